@@ -1,0 +1,38 @@
+# The interpreter that .venv is made from.
+PYTHON ?= python3
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check bench clean
+
+# help: print this list
+help:
+	@sed -n 's/^# \([a-z]*\): \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
+
+# setup: make .venv and find Java; installs anew only when pyproject.toml or constraints.txt changed
+setup:
+	@scripts/setup.sh
+
+# run: run the demo
+run: setup
+	@.venv/bin/penstock demo
+
+# test: run all tests and doctests
+test: setup
+	@.venv/bin/python -m pytest
+
+# check: lint, formatting, types
+check: setup
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+
+# bench: run the call-record benchmark
+bench: setup
+	@.venv/bin/penstock bench cdr
+
+# clean: remove .venv and all that the other targets leave behind
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf spark-warehouse metastore_db derby.log
+	find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,104 @@
+"""Compare the engines' outputs row by row.
+
+The law this module keeps: no figure is shown for an output that differs. Only closed windows
+count: those that end at or before the highest event time of the whole input.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import polars as pl
+
+from bench.workloads import Workload
+
+RELATIVE = 1e-9
+RESOLUTION_US = 1.0
+"""A mean is kept as a Duration in whole microseconds; engines round or cut the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """An engine's output: its closed windows in order, and how many open ones it also wrote."""
+
+    closed: pl.DataFrame
+    open_rows: int
+
+
+class OutputMismatchError(AssertionError):
+    """Two engines gave different rows for the same question."""
+
+    def __init__(self, workload: str, engine: str, reference: str, detail: str) -> None:
+        super().__init__(workload, engine, reference, detail)
+        self.workload, self.engine, self.reference = workload, engine, reference
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return (
+            f"outputs differ; workload={self.workload!r}, engine={self.engine!r}, "
+            f"reference={self.reference!r}; {self.detail}"
+        )
+
+
+def last_time(calls: Path) -> datetime:
+    """Return the highest event time of the input."""
+    time: datetime = (
+        pl.scan_parquet(calls / "*.parquet").select(pl.col("ts").max()).collect().item()
+    )
+    return time
+
+
+def read_output(folder: Path, load: Workload, last: datetime) -> Output:
+    """Read an engine's files as (key, window_end, calls, mean in microseconds), sorted."""
+    files = sorted(str(path) for path in folder.rglob("*.parquet") if _visible(path, folder))
+    if not files:
+        raise FileNotFoundError(f"no output in folder={str(folder)!r}")
+    rows = pl.scan_parquet(files, hive_partitioning=False).select(
+        load.key,
+        pl.col("window_end").cast(pl.Datetime("us")),
+        pl.col("calls").cast(pl.Int64),
+        pl.col("mean").cast(pl.Int64).cast(pl.Float64),
+    )
+    ordered = rows.sort(load.key, "window_end").collect()
+    closed = ordered.filter(pl.col("window_end") <= last)
+    return Output(closed=closed, open_rows=ordered.height - closed.height)
+
+
+def check_equal(load: Workload, outputs: Mapping[str, Output]) -> None:
+    """Compare every output with the first one.
+
+    Raises:
+        OutputMismatchError: with the rows that are in one only, or that have other values.
+    """
+    (reference, wanted), *others = outputs.items()
+    for engine, got in others:
+        detail = difference(got.closed, wanted.closed, load.key)
+        if detail:
+            raise OutputMismatchError(load.name, engine, reference, detail)
+
+
+def difference(got: pl.DataFrame, wanted: pl.DataFrame, key: str) -> str:
+    """Say in what way two sorted outputs differ, or return an empty text."""
+    where = [key, "window_end"]
+    if not got.select(where).equals(wanted.select(where)):
+        extra = got.join(wanted, on=where, how="anti")
+        missing = wanted.join(got, on=where, how="anti")
+        return (
+            f"{extra.height} windows too many and {missing.height} missing, or some twice; "
+            f"too many: {extra.head(3).rows()!r}; missing: {missing.head(3).rows()!r}"
+        )
+    both = got.with_columns(wanted["calls"].alias("calls_"), wanted["mean"].alias("mean_"))
+    gap = (pl.col("mean") - pl.col("mean_")).abs()
+    allowed = pl.max_horizontal(pl.lit(RESOLUTION_US), RELATIVE * pl.col("mean_").abs())
+    near = (gap <= allowed).fill_null(value=False)  # a mean that is missing is never near
+    wrong = both.filter(pl.col("calls").ne_missing(pl.col("calls_")) | ~near)
+    if wrong.is_empty():
+        return ""
+    sample = wrong.head(3).rows()
+    return f"{wrong.height} windows have other values (the last two wanted): {sample!r}"
+
+
+def _visible(path: Path, folder: Path) -> bool:
+    """Say whether no part of the path below the folder is hidden."""
+    return not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)

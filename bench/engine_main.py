@@ -1,0 +1,45 @@
+"""Run one engine on one job in this process: `python -m bench.engine_main job.json result.json`.
+
+The law this module keeps: it does not outlive its parent. The parent holds the other end of
+our standard input; when that closes, the whole process group goes.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+from bench.engines.base import EngineJob, EngineTimes
+
+MODULES = {
+    "penstock-files": "bench.engines.penstock",
+    "penstock-dataframe": "bench.engines.penstock",
+    "native": "bench.engines.native",
+    "polars": "bench.engines.polars_batch",
+}
+"""Where each engine is; imported only in its own process, so that its memory is its own."""
+
+
+def main(job_file: str, result_file: str) -> None:
+    """Read the job, run it and write its times; the result appears whole or not at all."""
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    job = EngineJob.from_json(json.loads(Path(job_file).read_text()))
+    times: EngineTimes = import_module(MODULES[job.engine]).run(job)
+    partial = Path(result_file + ".tmp")
+    partial.write_text(json.dumps(asdict(times)))
+    partial.replace(result_file)
+
+
+def _die_with_parent() -> None:
+    """Kill the group when the parent is gone; it alone holds the pipe's other end."""
+    while os.read(0, 1):
+        pass
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The engines under test, one module each; `engine_main` runs one of them per process."""

@@ -1,0 +1,78 @@
+"""What the benchmark says: one row per workload and engine, as a table or as JSON."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+from rich.table import Table
+
+from bench.measure import Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchRow:
+    """One engine's figures for one workload."""
+
+    workload: str
+    engine: str
+    rows_per_second: float
+    epoch_ms_p50: float
+    epoch_ms_p99: float
+    peak_rss_mb: float
+    output_rows: int
+    ratio_to_native: float | None
+
+
+def bench_row(measured: Measured, *, workload: str, rows: int, output_rows: int) -> BenchRow:
+    """Return the figures of one run; the ratio comes with `with_ratios`."""
+    p50, p99 = np.percentile(measured.times.epoch_ms or (0.0,), (50, 99))
+    return BenchRow(
+        workload=workload,
+        engine=measured.job.engine,
+        rows_per_second=rows / measured.times.seconds,
+        epoch_ms_p50=float(p50),
+        epoch_ms_p99=float(p99),
+        peak_rss_mb=measured.peak_rss_mb,
+        output_rows=output_rows,
+        ratio_to_native=None,
+    )
+
+
+def with_ratios(rows: Sequence[BenchRow]) -> list[BenchRow]:
+    """Set each row's rows per second over those of native on the same workload."""
+    native = {row.workload: row.rows_per_second for row in rows if row.engine == "native"}
+    return [
+        replace(row, ratio_to_native=row.rows_per_second / native[row.workload])
+        if row.workload in native
+        else row
+        for row in rows
+    ]
+
+
+def table(rows: Sequence[BenchRow]) -> Table:
+    """Return the rows as a table for people."""
+    shown = Table(title="call records: rows per second, end to end")
+    shown.add_column("workload")
+    shown.add_column("engine")
+    for name in ("rows/s", "epoch p50 ms", "epoch p99 ms", "peak RSS MB", "output rows"):
+        shown.add_column(name, justify="right")
+    shown.add_column("against native", justify="right")
+    for row in rows:
+        ratio = "–" if row.ratio_to_native is None else f"{row.ratio_to_native:.2f} ×"
+        shown.add_row(
+            row.workload,
+            row.engine,
+            f"{row.rows_per_second:,.0f}",
+            f"{row.epoch_ms_p50:,.0f}",
+            f"{row.epoch_ms_p99:,.0f}",
+            f"{row.peak_rss_mb:,.0f}",
+            f"{row.output_rows:,}",
+            ratio,
+        )
+    return shown
+
+
+def to_json(rows: Sequence[BenchRow]) -> str:
+    """Return the rows as a JSON list of objects with the fields of `BenchRow`."""
+    return json.dumps([asdict(row) for row in rows], indent=2)

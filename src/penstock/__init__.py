@@ -1,0 +1,49 @@
+"""Penstock: continuous queries on Apache Spark, exact, in order, balanced and elastic."""
+
+from penstock.errors import (
+    CheckpointError,
+    ConfigError,
+    FencedError,
+    PenstockError,
+    QueryError,
+    RefusedLimitError,
+    TaskError,
+)
+from penstock.query.sketches import approx_distinct, approx_quantile
+from penstock.query.stream import Sinks, Stream
+from penstock.query.windows import TimeWindow, sliding, tumbling
+from penstock.sources.read import (
+    at,
+    from_rows,
+    from_spark,
+    read_arrow,
+    read_csv,
+    read_ndjson,
+    read_parquet,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CheckpointError",
+    "ConfigError",
+    "FencedError",
+    "PenstockError",
+    "QueryError",
+    "RefusedLimitError",
+    "Sinks",
+    "Stream",
+    "TaskError",
+    "TimeWindow",
+    "approx_distinct",
+    "approx_quantile",
+    "at",
+    "from_rows",
+    "from_spark",
+    "read_arrow",
+    "read_csv",
+    "read_ndjson",
+    "read_parquet",
+    "sliding",
+    "tumbling",
+]

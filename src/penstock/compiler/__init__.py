@@ -1,0 +1,58 @@
+"""The compiler: from a logical query to stages of tasks, one pass per file.
+
+Each pass takes a `CompiledQuery` and returns a new one. `PASSES` is their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.compiler.cost import StrategyCost, strategy_cost
+from penstock.compiler.explain import explain
+from penstock.compiler.fuse import fuse_units
+from penstock.compiler.place import place_edges
+from penstock.compiler.prune import prune_columns
+from penstock.compiler.size import size_subclusters
+from penstock.compiler.split import STRATEGIES, split_subqueries
+from penstock.errors import ConfigError, QueryError
+from penstock.plan.compiled import CompiledQuery
+from penstock.query.nodes import Sink, topological
+
+Pass = Callable[[CompiledQuery], CompiledQuery]
+
+PASSES: tuple[Pass, ...] = (split_subqueries, place_edges, prune_columns)
+
+__all__ = ["PASSES", "STRATEGIES", "StrategyCost", "compile_query", "explain", "strategy_cost"]
+
+
+def compile_query(sinks: tuple[Sink, ...], *, strategy: str = "operator-set-cloud",
+                  instances: int | Mapping[int, int] = 1, buckets: int = 1024,
+                  ) -> CompiledQuery:  # fmt: skip
+    """Compile a query.
+
+    Args:
+        sinks: The sinks of the query.
+        strategy: How to split it: one of `STRATEGIES`.
+        instances: How many instances each subquery has, or a number for some of them.
+        buckets: How many buckets keys are hashed to.
+    """
+    if strategy not in STRATEGIES:
+        raise ConfigError(name="strategy", value=strategy, allowed=", ".join(STRATEGIES))
+    if not 1 <= buckets <= 65_536:
+        raise ConfigError(name="buckets", value=buckets, allowed="1 to 65536")
+    _check_sinks(sinks)
+    nodes = topological(sinks)
+    place = {id(node): i for i, node in enumerate(nodes)}
+    inputs = tuple(tuple(place[id(child)] for child in node.inputs) for node in nodes)
+    query = CompiledQuery(nodes=nodes, inputs=inputs, strategy=strategy, buckets=buckets)
+    for step in PASSES:
+        query = step(query)
+    return fuse_units(size_subclusters(query, instances))
+
+
+def _check_sinks(sinks: tuple[Sink, ...]) -> None:
+    targets = [(sink.kind, sink.target) for sink in sinks if sink.kind in ("parquet", "memory")]
+    twice = sorted({f"{kind} {target!r}" for kind, target in targets
+                    if targets.count((kind, target)) > 1})  # fmt: skip
+    if twice:
+        raise QueryError(problems=[f"two sinks write to the same {target}" for target in twice])

@@ -1,0 +1,46 @@
+"""Fuse subqueries that need no shuffle between them, and lay the rest out in stages.
+
+Law: subqueries are fused only where both have one instance, so a fused edge moves no row to another
+task; a payload always goes to a later stage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.plan.compiled import CompiledQuery, Unit
+
+
+def fuse_units(query: CompiledQuery) -> CompiledQuery:
+    """Return the query with its units; each is one task per instance in one stage."""
+    groups: list[list[int]] = []
+    group_of: dict[int, int] = {}
+    for subquery in query.subqueries:
+        feeding = {group_of[edge.from_subquery] for edge in query.edges_into(subquery.id)}
+        if subquery.instances == 1 and len(feeding) == 1:
+            (group,) = feeding
+            if query.subqueries[groups[group][0]].instances == 1:
+                groups[group].append(subquery.id)
+                group_of[subquery.id] = group
+                continue
+        group_of[subquery.id] = len(groups)
+        groups.append([subquery.id])
+    return replace(query, units=_staged(query, groups, group_of))
+
+
+def _staged(query: CompiledQuery, groups: list[list[int]], group_of: dict[int, int]
+            ) -> tuple[Unit, ...]:  # fmt: skip
+    stages: list[int] = []
+    taken: dict[int, int] = {}
+    units = []
+    for number, members in enumerate(groups):
+        before = [stages[group_of[edge.from_subquery]] for member in members
+                  for edge in query.edges_into(member)
+                  if group_of[edge.from_subquery] != number]  # fmt: skip
+        stage = max(before, default=-1) + 1
+        instances = query.subqueries[members[0]].instances
+        units.append(Unit(id=number, subqueries=tuple(members), instances=instances, stage=stage,
+                          first_task=taken.get(stage, 0)))  # fmt: skip
+        stages.append(stage)
+        taken[stage] = taken.get(stage, 0) + instances
+    return tuple(units)

@@ -1,0 +1,35 @@
+"""Place load balancers and input mergers: the edges between subqueries.
+
+Law: every path of a row from a source to a sink crosses an edge exactly where a head begins, and
+the rows of one key all cross to the same instance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.plan.compiled import CompiledQuery, Edge
+from penstock.query.nodes import Aggregate, Node
+
+
+def place_edges(query: CompiledQuery) -> CompiledQuery:
+    """Return the query with an edge for each pair of producer and head."""
+    edges: list[Edge] = []
+    for target in query.subqueries:
+        if target.head is None:
+            continue
+        node = query.nodes[target.head]
+        for producer in query.inputs[target.head]:
+            edges += [
+                Edge(id=0, producer=producer, from_subquery=origin.id, to_subquery=target.id,
+                     keys=_keys(node), combine=query.combines(target.head))
+                for origin in query.subqueries
+                if producer in origin.operators
+            ]  # fmt: skip
+    return replace(query, edges=tuple(replace(edge, id=i) for i, edge in enumerate(edges)))
+
+
+def _keys(node: Node) -> tuple[str, ...] | None:
+    if isinstance(node, Aggregate):
+        return node.by
+    return () if node.stateful else None

@@ -1,0 +1,49 @@
+"""Size the subclusters: how many instances each subquery gets (StreamCloud's query instantiator).
+
+Law: a query never runs with fewer than one instance of each subquery, and an order buffer always
+has exactly one, because order is a property of the whole stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from penstock.errors import ConfigError
+from penstock.plan.compiled import CompiledQuery
+from penstock.query.nodes import Sink
+
+MAX_INSTANCES = 4096
+
+
+def size_subclusters(query: CompiledQuery, instances: int | Mapping[int, int]) -> CompiledQuery:
+    """Return the query with the number of instances of each subquery."""
+    wanted = instances if isinstance(instances, Mapping) else dict.fromkeys(
+        range(len(query.subqueries)), instances)  # fmt: skip
+    limit = min(query.buckets, MAX_INSTANCES)
+    sized = []
+    for subquery in query.subqueries:
+        count = wanted.get(subquery.id, 1)
+        if not 1 <= count <= limit:
+            raise ConfigError(name=f"instances of subquery {subquery.id}", value=count,
+                              allowed=f"1 to {limit} (the number of buckets)")  # fmt: skip
+        head = None if subquery.head is None else query.nodes[subquery.head]
+        alone = isinstance(head, Sink) and head.ordered
+        sized.append(replace(subquery, instances=1 if alone else count))
+    return replace(query, subqueries=tuple(sized))
+
+
+def share_instances(costs: Sequence[float], instances: int) -> list[int]:
+    """Return how to share instances among subqueries by their cost per input row.
+
+    Each gets at least one; the rest goes, one at a time, to the one with the highest cost per
+    instance, so that the slowest subquery is as fast as it can be.
+
+    >>> share_instances([1.0, 3.0], 4)
+    [1, 3]
+    """
+    shares = [1] * len(costs)
+    for _ in range(instances - len(costs)):
+        slowest = max(range(len(costs)), key=lambda i: costs[i] / shares[i])
+        shares[slowest] += 1
+    return shares

@@ -1,0 +1,92 @@
+"""Every error that Penstock raises on purpose.
+
+Errors carry their facts as fields, build their text in ``__str__`` and survive pickling, because
+they cross from a Spark task to the driver. A user's mistake is also the matching builtin error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class PenstockError(Exception):
+    """The root of all errors that Penstock raises on purpose."""
+
+    def __init__(self, **fields: Any) -> None:
+        """Keep the facts of the error as fields."""
+        super().__init__()
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.fields)
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}={value!r}" for name, value in self.fields.items())
+
+
+def _rebuild(kind: type[PenstockError], fields: dict[str, Any]) -> PenstockError:
+    return kind(**fields)
+
+
+class QueryError(PenstockError, ValueError):
+    """A query that cannot run, with every mistake found in it.
+
+    >>> print(QueryError(problems=("map: unknown column 'duratoin'; did you mean 'duration'?",)))
+    the query has 1 mistake:
+      1. map: unknown column 'duratoin'; did you mean 'duration'?
+    """
+
+    problems: tuple[str, ...]
+
+    def __init__(self, *, problems: Sequence[str]) -> None:
+        """Collect the mistakes in the order in which they were found."""
+        super().__init__(problems=tuple(problems))
+
+    def __str__(self) -> str:
+        count = len(self.problems)
+        lines = [f"the query has {count} mistake{'s' if count != 1 else ''}:"]
+        lines += [f"  {i}. {problem}" for i, problem in enumerate(self.problems, 1)]
+        return "\n".join(lines)
+
+
+class ConfigError(PenstockError, ValueError):
+    """A setting with a value that is not allowed."""
+
+    def __str__(self) -> str:
+        f = self.fields
+        return f"{f['name']}={f['value']!r} is not allowed; allowed: {f['allowed']}"
+
+
+class RefusedLimitError(PenstockError):
+    """More rows were refused than the query tolerates; the epoch was not committed."""
+
+    def __str__(self) -> str:
+        f = self.fields
+        return (
+            f"refused rows exceed the limit: refused={f['refused']}, limit={f['limit']} "
+            f"(spark.penstock.maxRefusedRows); epoch {f['epoch']} was not committed; "
+            f"first reason: {f['reason']}"
+        )
+
+
+class CheckpointError(PenstockError):
+    """A checkpoint that cannot be used for this query, or that is damaged."""
+
+    def __str__(self) -> str:
+        f = self.fields
+        return f"checkpoint {f['path']!r}: {f['reason']}"
+
+
+class FencedError(CheckpointError):
+    """Another driver committed the epoch first; this one must stop."""
+
+
+class TaskError(PenstockError):
+    """A task of an epoch failed for a reason that is not a bad row."""
+
+    def __str__(self) -> str:
+        f = self.fields
+        return f"{f['where']}: {f['reason']}"

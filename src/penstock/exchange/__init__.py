@@ -1,0 +1,1 @@
+"""What happens between subqueries: payloads, load balancers and input mergers."""

@@ -1,0 +1,74 @@
+"""Payloads: what one task sends to another, as one opaque value for Spark to shuffle.
+
+A payload is a JSON header and an Arrow IPC body. Law: what is unpacked is what was packed, and a
+payload that was cut short is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from penstock.errors import TaskError
+
+_LENGTHS = struct.Struct("<4sIQ")
+_MAGIC = b"PNS1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """Rows of one edge for one task, or a report on its way to the driver.
+
+    ``stage`` and ``task`` say where it goes; stage -1 is the driver. ``seen`` has the highest event
+    time of each source that the sender knows of, so that the receiver can tell the watermark even
+    when there are no rows.
+    """
+
+    kind: str
+    stage: int
+    task: int
+    edge: int = -1
+    seen: Mapping[int, int] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    body: bytes = b""
+
+    def pack(self) -> bytes:
+        """Return the payload as bytes."""
+        header = json.dumps({"kind": self.kind, "stage": self.stage, "task": self.task,
+                             "edge": self.edge, "seen": list(self.seen.items()),
+                             "facts": dict(self.facts)}).encode()  # fmt: skip
+        return _LENGTHS.pack(_MAGIC, len(header), len(self.body)) + header + self.body
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Payload:
+        """Return the payload of bytes made by `pack`.
+
+        >>> Payload.unpack(Payload(kind="rows", stage=1, task=0, seen={0: 5}).pack()).seen
+        {0: 5}
+        """
+        magic, header_bytes, body_bytes = _LENGTHS.unpack_from(data)
+        start = _LENGTHS.size + header_bytes
+        if magic != _MAGIC or len(data) != start + body_bytes:
+            raise TaskError(where="exchange", reason="a payload was damaged on its way")
+        header = json.loads(data[_LENGTHS.size : start])
+        return cls(kind=header["kind"], stage=header["stage"], task=header["task"],
+                   edge=header["edge"], seen=dict(header["seen"]), facts=header["facts"],
+                   body=data[start:])  # fmt: skip
+
+
+def to_bytes(frame: pl.DataFrame) -> bytes:
+    """Return a frame as an Arrow IPC stream."""
+    buffer = io.BytesIO()
+    frame.write_ipc_stream(buffer)
+    return buffer.getvalue()
+
+
+def to_frame(body: bytes) -> pl.DataFrame:
+    """Return the frame of an Arrow IPC stream."""
+    return pl.read_ipc_stream(io.BytesIO(body))

@@ -1,0 +1,58 @@
+"""The order buffer: rows wait until the watermark says that no earlier row can come.
+
+Law: rows leave in stream order (event time, source, position, then their columns from left to
+right), within an epoch and across epochs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from penstock.operators.kernel import UNTIL, Advanced
+from penstock.query.nodes import ORDER, TIME, Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows at or above the watermark."""
+
+    rows: tuple[pl.DataFrame, ...] = ()
+
+
+class OrderKernel:
+    """Puts the rows of an ordered sink into stream order."""
+
+    def __init__(self, node: Sink) -> None:
+        """Prepare the sort for the columns of a sink."""
+        self.node = node
+        self.columns = [*node.schema, *ORDER]
+        self.sort = [*ORDER, *[c for c, dtype in node.schema.items() if not dtype.is_nested()]]
+
+    def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
+        """Return the rows that still wait at a watermark."""
+        rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
+        return Waiting(tuple(frame for frame in rows if frame.height))
+
+    def advance(self, state: Waiting, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:
+        """Take the rows of an epoch and let go, in order, of those below the watermark."""
+        new = [frame.select(self.columns) for frame in arrived if frame.height]
+        delta = pl.concat(new).with_columns((pl.col(TIME) + 1).alias(UNTIL)) if new else (
+            pl.DataFrame())  # fmt: skip
+        empty = pl.DataFrame(schema=dict(self.node.schema) | _ORDER_SCHEMA)
+        rows = pl.concat([empty, *state.rows, *new])
+        ready = rows.filter(pl.col(TIME) < watermark).sort(self.sort)
+        waiting = rows.filter(pl.col(TIME) >= watermark)
+        return Advanced(state=Waiting((waiting,) if waiting.height else ()), results=ready,
+                        delta=delta)  # fmt: skip
+
+    def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
+        """Return one delta with the rows that still wait."""
+        return pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
+
+
+_ORDER_SCHEMA: dict[str, pl.DataType] = dict(
+    zip(ORDER, (pl.Int64(), pl.Int32(), pl.Int64()), strict=True)
+)

@@ -1,0 +1,102 @@
+"""The arithmetic of panes and windows; no data.
+
+A window covers ``per_window`` panes and begins every ``step`` panes. Panes are grouped into nodes
+of 2, 4, 8, … panes; a window is the union of at most ``2 log2(per_window)`` nodes. Law: the nodes of
+a window are disjoint and cover exactly its panes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from penstock.query.windows import TimeWindow
+
+FINISHED = 1 << 62
+"""The watermark of a stream that has ended."""
+NOT_STARTED = -(1 << 62)
+"""The watermark of a stream of which nothing has been seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panes:
+    """How a time window is cut into panes."""
+
+    width_us: int
+    per_window: int
+    step: int
+
+    @classmethod
+    def of(cls, window: TimeWindow) -> Panes:
+        """Return the panes of a window.
+
+        >>> from penstock.query.windows import sliding
+        >>> Panes.of(sliding("1 minute", every="10 seconds"))
+        Panes(width_us=10000000, per_window=6, step=1)
+        """
+        width = window.pane_us
+        return cls(width_us=width, per_window=window.size_us // width,
+                   step=window.every_us // width)  # fmt: skip
+
+    def sealed_before(self, watermark: int) -> int:
+        """Return the first pane that may still get rows."""
+        return watermark // self.width_us
+
+    def last_window(self, pane: int) -> int:
+        """Return the last window that a pane is in."""
+        return pane // self.step
+
+    def first_window(self, pane: int) -> int:
+        """Return the first window that a pane is in."""
+        return -((self.per_window - 1 - pane) // self.step)
+
+    def window_end(self, window: int) -> int:
+        """Return when a window ends, in microseconds."""
+        return (window * self.step + self.per_window) * self.width_us
+
+    def last_closed(self, watermark: int) -> int:
+        """Return the last window that ends at or before a watermark."""
+        return (watermark // self.width_us - self.per_window) // self.step
+
+    def closing(self, panes: Iterable[int], before: int, now: int) -> list[int]:
+        """Return the windows that hold one of the panes and close between two watermarks.
+
+        Args:
+            panes: Sorted panes with rows.
+            before: The watermark up to which windows have closed.
+            now: The watermark that closes windows now.
+
+        >>> Panes(width_us=10, per_window=2, step=1).closing([0, 5], 0, 50)
+        [-1, 0]
+        """
+        windows: list[int] = []
+        following = self.last_closed(before) + 1
+        last = self.last_closed(now)
+        for pane in panes:
+            first = max(following, self.first_window(pane))
+            stop = min(last, self.last_window(pane)) + 1
+            windows.extend(range(first, stop))
+            following = max(following, stop)
+        return windows
+
+    def nodes_of(self, window: int, max_level: int) -> list[tuple[int, int]]:
+        """Return the (level, node) pairs that make up a window.
+
+        >>> Panes(width_us=1, per_window=6, step=1).nodes_of(3, max_level=2)
+        [(0, 3), (0, 8), (2, 1)]
+        """
+        low = window * self.step
+        high = low + self.per_window
+        found = []
+        for level in range(max_level):
+            if low >= high:
+                break
+            if low & 1:
+                found.append((level, low))
+                low += 1
+            if high & 1:
+                high -= 1
+                found.append((level, high))
+            low, high = low >> 1, high >> 1
+        found.extend((max_level, node) for node in range(low, high))
+        return found

@@ -1,0 +1,1 @@
+"""The values that travel: compiled queries, epoch plans, bucket maps, task reports."""

@@ -1,0 +1,114 @@
+"""The compiled query: subqueries, edges, units and stages, as the compiler's passes leave them.
+
+Law: a stateful operator belongs to exactly one subquery; a stateless operator belongs to every
+subquery that feeds it, and runs on each row once, in the subquery that made the row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.query.nodes import Aggregate, Node, Sink, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subquery:
+    """Operators that run together in one task, for a part of the buckets.
+
+    ``head`` is the operator that takes shuffled rows; None for the subquery of the sources.
+    """
+
+    id: int
+    head: int | None
+    operators: tuple[int, ...]
+    instances: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """Rows that go from one subquery to the head of another.
+
+    ``keys`` routes by bucket of those columns, None spreads rows evenly; with ``combine`` the load
+    balancer sends partial aggregates instead of rows.
+    """
+
+    id: int
+    producer: int
+    from_subquery: int
+    to_subquery: int
+    keys: tuple[str, ...] | None
+    combine: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Subqueries fused into one task, at a place in the sequence of stages."""
+
+    id: int
+    subqueries: tuple[int, ...]
+    instances: int
+    stage: int = 0
+    first_task: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledQuery:
+    """A query after all passes: what each task of an epoch has to do."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[tuple[int, ...], ...]
+    strategy: str
+    buckets: int
+    subqueries: tuple[Subquery, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    units: tuple[Unit, ...] = ()
+    required: tuple[frozenset[str], ...] = ()
+    ordered: frozenset[int] = frozenset()
+
+    @property
+    def sources(self) -> tuple[tuple[int, Source], ...]:
+        """The sources with their numbers."""
+        return tuple((i, n) for i, n in enumerate(self.nodes) if isinstance(n, Source))
+
+    @property
+    def sinks(self) -> tuple[tuple[int, Sink], ...]:
+        """The sinks with their numbers."""
+        return tuple((i, n) for i, n in enumerate(self.nodes) if isinstance(n, Sink))
+
+    @property
+    def stateful(self) -> tuple[int, ...]:
+        """The numbers of the stateful operators."""
+        return tuple(i for i, n in enumerate(self.nodes) if n.stateful)
+
+    @property
+    def stage_sizes(self) -> tuple[int, ...]:
+        """The number of tasks of each stage."""
+        stages = max(unit.stage for unit in self.units) + 1
+        return tuple(sum(u.instances for u in self.units if u.stage == s) for s in range(stages))
+
+    def operator_name(self, node: int) -> str:
+        """Return the stable name of an operator, under which its state is kept.
+
+        The name comes from the operator's place among its kind, so that a new filter or sink after
+        it leaves the name as it was.
+        """
+        kind = type(self.nodes[node])
+        place = [i for i, n in enumerate(self.nodes) if type(n) is kind].index(node)
+        return f"{kind.__name__.lower()}-{place}"
+
+    def combines(self, node: int) -> bool:
+        """Return whether rows for an operator are combined before the shuffle."""
+        target = self.nodes[node]
+        return isinstance(target, Aggregate) and target.aggregation.mergeable
+
+    def edges_into(self, subquery: int) -> tuple[Edge, ...]:
+        """Return the edges that end at a subquery."""
+        return tuple(e for e in self.edges if e.to_subquery == subquery)
+
+    def edges_from(self, subquery: int) -> tuple[Edge, ...]:
+        """Return the edges that begin at a subquery."""
+        return tuple(e for e in self.edges if e.from_subquery == subquery)
+
+    def unit_of(self, subquery: int) -> Unit:
+        """Return the unit that runs a subquery."""
+        return next(u for u in self.units if subquery in u.subqueries)

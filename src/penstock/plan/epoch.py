@@ -1,0 +1,126 @@
+"""The plan of an epoch and what its tasks report back: plain values that cross processes.
+
+Law: a plan is a value of the manifest before it and of the epoch's input; a replay after a crash
+makes the same one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from penstock.plan.buckets import BucketMap, BucketSet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRef:
+    """A segment file and the buckets for which it still counts."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+    until: int
+    live: tuple[tuple[int, int], ...]
+
+    @property
+    def buckets(self) -> BucketSet:
+        """The buckets for which the segment still counts."""
+        return BucketSet(self.live)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """A file that a task wrote and that nobody sees until the epoch is committed."""
+
+    kind: str
+    operator: int
+    path: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCount:
+    """What happened to the rows of one source in one task."""
+
+    read: int = 0
+    late: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochPlan:
+    """Everything that the tasks of an epoch need to know beside the query and the rows."""
+
+    epoch: int
+    checkpoint: str
+    seen: Mapping[int, int] = field(default_factory=dict)
+    rows_before: Mapping[int, int] = field(default_factory=dict)
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    floors: Mapping[int, int] = field(default_factory=dict)
+    idle: frozenset[int] = frozenset()
+    segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
+    maps: Mapping[int, BucketMap] = field(default_factory=dict)
+    staging: Mapping[int, str] = field(default_factory=dict)
+    refused_limit: int = 10_000
+    final: bool = False
+    fsync: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskReport:
+    """What one task did; a small value that goes to the driver.
+
+    ``refused`` are the places (source, position) of rows that an operator could not compute; a row
+    may be refused in several branches and tasks and still is one row.
+    """
+
+    stage: int
+    task: int
+    counts: Mapping[int, SourceCount] = field(default_factory=dict)
+    arrived: Mapping[int, int] = field(default_factory=dict)
+    seen: Mapping[int, int] = field(default_factory=dict)
+    added: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
+    dropped: Mapping[str, Mapping[str, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
+    staged: tuple[StagedFile, ...] = ()
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    rows_out: Mapping[int, int] = field(default_factory=dict)
+    refused: tuple[tuple[int, int], ...] = ()
+    results_refused: int = 0
+    first_refusal: str = ""
+    cache_hits: int = 0
+    cache_misses: int = 0
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Return the report as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TaskReport:
+        """Return the report of JSON made by `to_json`."""
+        raw: dict[str, Any] = json.loads(text)
+        return cls(**raw | {
+            "counts": {int(k): SourceCount(**v) for k, v in raw["counts"].items()},
+            "arrived": {int(k): v for k, v in raw["arrived"].items()},
+            "seen": {int(k): v for k, v in raw["seen"].items()},
+            "added": {k: tuple(segment_ref(r) for r in v) for k, v in raw["added"].items()},
+            "dropped": {op: {n: _ranges(r) for n, r in names.items()}
+                        for op, names in raw["dropped"].items()},
+            "staged": tuple(StagedFile(**s) for s in raw["staged"]),
+            "refused": tuple((int(s), int(p)) for s, p in raw["refused"]),
+            "rows_out": {int(k): v for k, v in raw["rows_out"].items()},
+        })  # fmt: skip
+
+
+def segment_ref(raw: Mapping[str, Any]) -> SegmentRef:
+    """Return the segment reference of its JSON form."""
+    return SegmentRef(**{**raw, "live": _ranges(raw["live"])})
+
+
+def _ranges(raw: Any) -> tuple[tuple[int, int], ...]:
+    return tuple((int(low), int(high)) for low, high in raw)

@@ -1,0 +1,1 @@
+"""What a user writes: streams, windows, expressions and the values behind them."""

@@ -1,0 +1,98 @@
+"""Expressions: SQL text or Polars expressions, checked against a schema.
+
+Law: an expression that passes here is row-wise (its value for a row depends on that row alone),
+or, in an aggregate, is one value per group. So it means the same however rows are batched.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import polars as pl
+
+from penstock.query.row_wise import is_row_wise
+from penstock.query.sketches import parse_sql
+
+Schema = Mapping[str, pl.DataType]
+ExpressionLike = str | pl.Expr
+UNKNOWN: pl.DataType = pl.Unknown()
+
+
+class ExpressionProblem(Exception):
+    """Why an expression cannot be used; the front end collects these."""
+
+
+def parse(expression: ExpressionLike) -> pl.Expr:
+    """Return a Polars expression from SQL text, or the expression itself.
+
+    >>> str(parse('"end" - start'))
+    '[(col("end")) - (col("start"))]'
+    """
+    if isinstance(expression, pl.Expr):
+        return expression
+    if not isinstance(expression, str):
+        raise ExpressionProblem(
+            f"an expression is SQL text or a Polars expression; got {type(expression).__name__}"
+        )
+    try:
+        return parse_sql(expression)
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        raise ExpressionProblem(f"cannot parse {expression!r}: {first_line(error)}") from error
+
+
+def infer(expression: pl.Expr, schema: Schema) -> pl.DataType:
+    """Return the type of an expression over a schema.
+
+    Columns of unknown type (an earlier mistake) give an unknown type and no new complaint.
+
+    Raises:
+        ExpressionProblem: A column is unknown or the types do not fit.
+    """
+    if expression.meta.has_multiple_outputs():
+        raise ExpressionProblem("an expression must give one column; write one for each column")
+    roots = expression.meta.root_names()
+    missing = [name for name in roots if name not in schema]
+    if missing:
+        raise ExpressionProblem("; ".join(unknown_column(name, schema) for name in missing))
+    if any(schema[name] == UNKNOWN for name in roots):
+        return UNKNOWN
+    known = {name: dtype for name, dtype in schema.items() if dtype != UNKNOWN}
+    frame = pl.LazyFrame(schema=known or {"__none": pl.Null()})
+    try:
+        resolved = frame.select(expression.alias("__value")).collect_schema()["__value"]
+        frame.select(expression.alias("__value")).collect()
+    except pl.exceptions.PolarsError as error:
+        raise ExpressionProblem(first_line(error)) from error
+    return resolved
+
+
+def infer_row_wise(expression: pl.Expr, schema: Schema) -> pl.DataType:
+    """Return the type of an expression that must be row-wise.
+
+    >>> infer_row_wise(pl.col("x").sum(), {"x": pl.Int64()})
+    Traceback (most recent call last):
+    ...
+    penstock.query.expressions.ExpressionProblem: not row-wise; use aggregate for sums and the like
+    """
+    dtype = infer(expression, schema)
+    if not is_row_wise(expression, schema):
+        raise ExpressionProblem("not row-wise; use aggregate for sums and the like")
+    return dtype
+
+
+def unknown_column(name: str, schema: Schema) -> str:
+    """Return the complaint about a column that does not exist.
+
+    >>> unknown_column("duratoin", {"duration": pl.Int64(), "src": pl.String()})
+    "unknown column 'duratoin'; did you mean 'duration'?"
+    """
+    near = difflib.get_close_matches(name, list(schema), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"columns: {', '.join(schema)}"
+    return f"unknown column {name!r}; {hint}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text, without an ending full stop."""
+    text = str(error).strip().splitlines()
+    return text[0].rstrip(".") if text else type(error).__name__

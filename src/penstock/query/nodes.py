@@ -1,0 +1,199 @@
+"""The logical query: a graph of frozen nodes, made by `penstock.query.stream`.
+
+Law: a node that exists has a schema; what is wrong with a query is a sentence in ``problems`` of
+the stream that holds the node, never a half-made node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.query.aggregates import Aggregation
+from penstock.query.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame as SparkFrame
+
+TIME, SOURCE, POSITION = "__time", "__src", "__pos"
+ORDER = (TIME, SOURCE, POSITION)
+"""Hidden columns: event time in microseconds, source number, position in the source."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Node:
+    """One operator of the logical query."""
+
+    inputs: tuple[Node, ...] = ()
+    schema: Mapping[str, pl.DataType] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schema", MappingProxyType(dict(self.schema)))
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the operator keeps rows or results from one epoch to the next."""
+        return False
+
+    @property
+    def title(self) -> str:
+        """What the operator does, in a few words."""
+        return type(self).__name__.lower()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["schema"] = dict(self.schema)
+        return _restore, (type(self), fields)
+
+
+def _restore(kind: type[Node], fields: dict[str, Any]) -> Node:
+    return kind(**fields)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """A folder that is watched for new files of one format."""
+
+    path: str
+    format: str
+    max_files_per_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Frame:
+    """A streaming DataFrame of Spark."""
+
+    frame: SparkFrame
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _absent_frame, ()  # a DataFrame lives in the driver; tasks get its payloads
+
+
+def _absent_frame() -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rows:
+    """Rows given in the program, written to the checkpoint when the query starts."""
+
+    rows: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source(Node):
+    """Where rows come from, with their event time and how late they may be."""
+
+    name: str
+    time: str
+    delay_us: int
+    reader: Files | Frame | Rows
+    idle_us: int | None = None
+
+    @property
+    def title(self) -> str:
+        kind = self.reader.format if isinstance(self.reader, Files) else type(self.reader).__name__
+        return f"source {self.name} ({kind.lower()})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Map(Node):
+    """Computes columns; with ``keep`` the other columns stay."""
+
+    columns: tuple[tuple[str, pl.Expr], ...]
+    keep: bool
+    texts: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        named = zip((name for name, _ in self.columns), self.texts, strict=True)
+        body = ", ".join(name if name == text else f"{name} = {text}" for name, text in named)
+        return f"{'map' if self.keep else 'select'} {body}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Filter(Node):
+    """Keeps the rows for which the predicate is true."""
+
+    predicate: pl.Expr
+    text: str
+    label: str = "filter"
+
+    @property
+    def title(self) -> str:
+        return f"{self.label} {self.text}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Union(Node):
+    """All rows of its inputs, which share a schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Apply(Node):
+    """A user's function over a Polars frame; each row's result depends on that row alone."""
+
+    function: Callable[[pl.DataFrame], pl.DataFrame]
+    name: str
+
+    @property
+    def title(self) -> str:
+        return f"apply {self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aggregate(Node):
+    """Aggregates per group and window."""
+
+    by: tuple[str, ...]
+    window: TimeWindow
+    aggregation: Aggregation
+
+    @property
+    def stateful(self) -> bool:
+        return True
+
+    @property
+    def title(self) -> str:
+        values = ", ".join(self.aggregation.names)
+        by = f" by {', '.join(self.by)}" if self.by else ""
+        return f"aggregate {values}{by} over {self.window}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Sink(Node):
+    """Where results go. An ordered sink keeps rows until their turn in stream order."""
+
+    kind: str
+    target: Any = None
+    ordered: bool = False
+
+    @property
+    def stateful(self) -> bool:
+        return self.ordered
+
+    @property
+    def title(self) -> str:
+        where = f" {self.target}" if isinstance(self.target, str) else ""
+        return f"write {self.kind}{where}{' in order' if self.ordered else ''}"
+
+
+def topological(sinks: tuple[Sink, ...]) -> tuple[Node, ...]:
+    """Return every node that the sinks need, inputs before users, in a stable order."""
+    seen: dict[int, Node] = {}
+
+    def visit(node: Node) -> None:
+        if id(node) not in seen:
+            for child in node.inputs:
+                visit(child)
+            seen[id(node)] = node
+
+    for sink in sinks:
+        visit(sink)
+    nodes = list(seen.values())
+    return tuple([n for n in nodes if isinstance(n, Source)]
+                 + [n for n in nodes if not isinstance(n, Source)])  # fmt: skip

@@ -1,0 +1,99 @@
+"""Is an expression row-wise?
+
+Law: an expression that is called row-wise gives the same column for a frame as for its rows one by
+one. Two checks guard it: the names of the operations that look at more than one row, and a trial
+on a few sample rows, for operations whose names are not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from typing import Any
+
+import polars as pl
+
+from penstock.query.sketches import to_tree
+
+_WHOLE_COLUMN_NODES = frozenset({
+    "Agg", "Len", "Over", "Rolling", "Sort", "SortBy", "Gather", "Filter", "Slice", "Explode",
+})  # fmt: skip
+_WHOLE_COLUMN_FUNCTIONS = frozenset({
+    "All", "Any", "ApproxNUnique", "ArgMax", "ArgMin", "ArgSort", "ArgUnique", "ArgWhere",
+    "BottomK", "BottomKBy", "ConcatVertical", "Correlation", "CumCount", "CumMax", "CumMin",
+    "CumProd", "CumSum", "Diff", "DropNans", "DropNulls", "Entropy", "EwmMean", "EwmStd",
+    "EwmVar", "FillNullWithStrategy", "GatherEvery", "Hist", "Interpolate", "InterpolateBy",
+    "IsDuplicated", "IsFirstDistinct", "IsLastDistinct", "IsUnique", "Kurtosis", "Mode",
+    "PctChange", "PeakMax", "PeakMin", "QCut", "Quantile", "RLE", "RLEID", "Random", "Range",
+    "Rank", "Repeat", "Reverse", "RollingExpr", "RollingExprBy", "Shift", "ShiftAndFill", "Skew",
+    "TopK", "TopKBy", "Unique", "UniqueCounts", "ValueCounts",
+})  # fmt: skip
+
+
+def is_row_wise(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
+    """Return whether each value of an expression depends on its own row alone.
+
+    >>> is_row_wise(pl.col("x") + 1, {"x": pl.Int64()})
+    True
+    >>> is_row_wise(pl.col("x") - pl.col("x").mean(), {"x": pl.Int64()})
+    False
+    """
+    return not any(_looks_around(expression)) and _same_row_by_row(expression, schema)
+
+
+def _looks_around(expression: pl.Expr) -> Iterator[bool]:
+    try:
+        tree = to_tree(expression)
+    except pl.exceptions.PolarsError:  # a Python function has no JSON form: the trial decides
+        return
+    yield from (name in _WHOLE_COLUMN_NODES | _WHOLE_COLUMN_FUNCTIONS for name in _names(tree))
+
+
+def _names(node: Any) -> Iterator[str]:
+    if node == "Len":
+        yield node
+    elif isinstance(node, list):
+        for child in node:
+            yield from _names(child)
+    elif isinstance(node, dict):
+        for key, child in node.items():
+            if key in ("Column", "Literal"):
+                continue
+            yield key
+            if key == "function" and isinstance(child, str):
+                yield child
+            elif key in ("Boolean", "StringExpr", "TemporalExpr") and isinstance(child, str):
+                yield child
+            yield from _names(child)
+
+
+def _same_row_by_row(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
+    names = expression.meta.root_names()
+    if not names:
+        return True
+    frame = pl.DataFrame({name: _samples(schema[name]) for name in names})
+    try:
+        whole = frame.select(expression.alias("v"))
+        parts = [frame[i : i + 1].select(expression.alias("v")) for i in range(frame.height)]
+    except pl.exceptions.PolarsError:  # the samples do not fit, so the trial says nothing
+        return True
+    return whole.equals(pl.concat(parts, how="vertical_relaxed"))
+
+
+def _samples(dtype: pl.DataType) -> pl.Series:
+    values: list[Any] = [None, None, None, None]
+    if dtype.is_numeric():
+        values = [1, 3, 3, 2]
+    elif dtype == pl.String:
+        values = ["b", "1", "a", "b"]
+    elif dtype == pl.Boolean:
+        values = [True, False, True, True]
+    elif isinstance(dtype, pl.Datetime):
+        values = [datetime(2024, 1, day) for day in (1, 3, 3, 2)]
+    elif dtype == pl.Date:
+        values = [date(2024, 1, day) for day in (1, 3, 3, 2)]
+    elif isinstance(dtype, pl.Duration):
+        values = [timedelta(hours=n) for n in (1, 3, 3, 2)]
+    elif dtype == pl.Time:
+        values = [time(hour) for hour in (1, 3, 3, 2)]
+    return pl.Series(values, dtype=dtype, strict=False)

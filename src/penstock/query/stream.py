@@ -1,0 +1,292 @@
+"""The front end: streams and the operators that a user writes on them.
+
+Law: a query is checked while it is built and every mistake in it is reported at once, when a sink
+is put on it. Until then mistakes travel with the stream as sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.errors import QueryError
+from penstock.query import nodes
+from penstock.query.aggregates import infer_aggregate, take_apart, value_types
+from penstock.query.expressions import (
+    UNKNOWN,
+    ExpressionLike,
+    ExpressionProblem,
+    infer_row_wise,
+    parse,
+    unknown_column,
+)
+from penstock.query.windows import TimeWindow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.runtime.spark.handle import Query
+
+WINDOW_COLUMNS = ("window_start", "window_end")
+
+
+class Stream:
+    """A stream of rows with an event time; each method returns a new stream.
+
+    >>> import penstock as ps
+    >>> calls = ps.from_rows([{"src": "a", "ts": ps.at("2024-01-01 00:00:00"), "n": 1}], time="ts")
+    >>> per_minute = calls.aggregate(by="src", window=ps.tumbling("1 minute"), total="sum(n)")
+    >>> list(per_minute.schema)
+    ['src', 'window_start', 'window_end', 'total']
+    """
+
+    def __init__(self, node: nodes.Node, problems: tuple[str, ...] = ()) -> None:
+        """Wrap a node; streams are made by the functions of `penstock`, not by hand."""
+        self._node = node
+        self._problems = problems
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        """The columns of the stream and their types."""
+        return dict(self._node.schema)
+
+    def map(self, **columns: ExpressionLike) -> Stream:
+        """Add or replace columns; the other columns and the event time stay.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"a": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> s.map(b="a + 1", c=pl.col("a") * 2).schema["c"]
+        Int64
+        """
+        return self._map("map", columns, keep=True)
+
+    def select(self, *names: str, **columns: ExpressionLike) -> Stream:
+        """Keep only the named columns and the computed ones; the event time stays attached."""
+        found: dict[str, ExpressionLike] = {name: pl.col(name) for name in names}
+        clash = [f"select: column {name!r} is given twice" for name in names if name in columns]
+        return self._map("select", found | columns, keep=False, problems=clash)
+
+    def _map(self, verb: str, columns: Mapping[str, ExpressionLike], *, keep: bool,
+             problems: Iterable[str] = ()) -> Stream:  # fmt: skip
+        found = list(problems)
+        if not columns:
+            found.append(f"{verb}: no columns given")
+        schema = dict(self._node.schema) if keep else {}
+        parsed = []
+        for name, expression in columns.items():
+            found += _reserved(verb, name)
+            value, dtype = self._checked(f"{verb} {name}", expression, infer_row_wise, found)
+            schema[name] = dtype
+            parsed.append((name, value.alias(name)))
+        texts = tuple(_text(expression) for expression in columns.values())
+        node = nodes.Map(inputs=(self._node,), schema=schema, columns=tuple(parsed), keep=keep,
+                         texts=texts)  # fmt: skip
+        return self._then(node, found)
+
+    def filter(self, predicate: ExpressionLike) -> Stream:
+        """Keep the rows for which the predicate is true; null counts as not true."""
+        found: list[str] = []
+        value = self._predicate("filter", predicate, found)
+        node = nodes.Filter(inputs=(self._node,), schema=self._node.schema, predicate=value,
+                            text=_text(predicate))  # fmt: skip
+        return self._then(node, found)
+
+    def route(self, *predicates: ExpressionLike, rest: bool = False) -> tuple[Stream, ...]:
+        """Split the stream: each row goes to the output of the first predicate that is true.
+
+        Args:
+            predicates: One for each output, tried from left to right.
+            rest: Whether a last output takes the rows that no predicate took.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"a": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> small, large, other = s.route("a < 10", "a > 100", rest=True)
+        """
+        found: list[str] = [] if predicates else ["route: no predicates given"]
+        values = [self._predicate(f"route {i}", p, found) for i, p in enumerate(predicates)]
+        outputs = [
+            self._branch([*[~earlier for earlier in values[:i]], value], _text(predicates[i]), found)
+            for i, value in enumerate(values)
+        ]
+        if rest:
+            outputs.append(self._branch([~value for value in values], "rest", found))
+        return tuple(outputs)
+
+    def _branch(self, conditions: list[pl.Expr], text: str, found: list[str]) -> Stream:
+        predicate = pl.all_horizontal(conditions) if conditions else pl.lit(True)
+        node = nodes.Filter(inputs=(self._node,), schema=self._node.schema, predicate=predicate,
+                            text=text, label="route")  # fmt: skip
+        return self._then(node, found)
+
+    def union(self, *others: Stream) -> Stream:
+        """Merge this stream with others that have the same columns and types."""
+        found: list[str] = [] if others else ["union: no other stream given"]
+        for i, other in enumerate(others, 1):
+            found += _schema_clash(i, self._node.schema, other._node.schema)
+        inputs = (self._node, *[other._node for other in others])
+        earlier = [p for other in others for p in other._problems if p not in self._problems]
+        node = nodes.Union(inputs=inputs, schema=self._node.schema)
+        return self._then(node, [*earlier, *found])
+
+    def apply(self, function: Callable[[pl.DataFrame], pl.DataFrame], *,
+              schema: Mapping[str, Any], name: str | None = None) -> Stream:  # fmt: skip
+        """Run a function over frames of rows.
+
+        The function gets any number of rows and returns one row for each, in order, with the
+        declared columns. Each result row must depend on its own input row alone. Rows for which it
+        raises go to the dead-letter output.
+
+        Args:
+            function: From a Polars frame to a Polars frame of the same height.
+            schema: The columns and types that it returns.
+            name: What to call it in plans and errors; the function's own name unless given.
+        """
+        label = name or getattr(function, "__name__", "function")
+        found = [problem for column in schema for problem in _reserved(f"apply {label}", column)]
+        if not schema:
+            found.append(f"apply {label}: the output schema is empty")
+        declared = {column: _dtype(dtype) for column, dtype in schema.items()}
+        node = nodes.Apply(inputs=(self._node,), schema=declared, function=function, name=label)
+        return self._then(node, found)
+
+    def aggregate(self, *, window: TimeWindow, by: str | Iterable[str] = (),
+                  **values: ExpressionLike) -> Stream:  # fmt: skip
+        """Aggregate per group and window.
+
+        The result has the grouping columns, ``window_start``, ``window_end`` and the values; its
+        event time is the window's end. A window is written once, when the watermark reaches its
+        end. Any arithmetic around aggregates works; what cannot be merged keeps its rows.
+
+        Args:
+            window: `tumbling` or `sliding`.
+            by: The grouping columns; none means one group.
+            values: Named aggregate expressions, such as ``calls="count(*)"``.
+        """
+        keys = (by,) if isinstance(by, str) else tuple(by)
+        found = [f"aggregate: {problem}" for problem in window.problems()]
+        schema = self._node.schema
+        found += [f"aggregate by: {unknown_column(k, schema)}" for k in keys if k not in schema]
+        found += [f"aggregate by: column {k!r} is given twice" for k in set(keys)
+                  if keys.count(k) > 1]  # fmt: skip
+        if not values:
+            found.append("aggregate: no values given; for example calls='count(*)'")
+        parsed = self._values(keys, values, found)
+        output: dict[str, pl.DataType] = {k: schema.get(k, UNKNOWN) for k in keys}
+        output |= dict.fromkeys(WINDOW_COLUMNS, pl.Datetime("us"))
+        aggregation = take_apart(parsed, self._node.schema)
+        output |= value_types(aggregation, schema) if not found and not self._problems else {
+            name: UNKNOWN for name in values}  # fmt: skip
+        node = nodes.Aggregate(inputs=(self._node,), schema=output, by=keys, window=window,
+                               aggregation=aggregation)  # fmt: skip
+        return self._then(node, found)
+
+    def _values(self, keys: tuple[str, ...], values: Mapping[str, ExpressionLike],
+                found: list[str]) -> dict[str, pl.Expr]:  # fmt: skip
+        parsed = {}
+        for name, expression in values.items():
+            found += _reserved("aggregate", name)
+            if name in keys or name in WINDOW_COLUMNS:
+                found.append(f"aggregate: value {name!r} clashes with a column of the result")
+            value, dtype = self._checked(f"aggregate {name}", expression, infer_aggregate, found)
+            if dtype != UNKNOWN:
+                parsed[name] = value
+        return parsed
+
+    def write_parquet(self, folder: str, *, ordered: bool = False) -> Sinks:
+        """Write results to a folder; each epoch appears whole, as ``epoch=N/``, exactly once."""
+        return self._sink("parquet", str(folder), ordered)
+
+    def write_memory(self, name: str = "results", *, ordered: bool = False) -> Sinks:
+        """Keep results in the driver's memory; read them with ``query.table(name)``."""
+        return self._sink("memory", name, ordered)
+
+    def write_console(self, rows: int = 20, *, ordered: bool = False) -> Sinks:
+        """Print each epoch's results, at most ``rows`` of them."""
+        return self._sink("console", rows, ordered)
+
+    def foreach_batch(self, function: Callable[[Any, int], None], *, ordered: bool = False) -> Sinks:
+        """Call ``function(spark_frame, epoch)`` with each epoch's results.
+
+        After a crash the call may be repeated with the same epoch number and the same rows.
+        """
+        return self._sink("foreach_batch", function, ordered)
+
+    def _sink(self, kind: str, target: Any, ordered: bool) -> Sinks:
+        if self._problems:
+            raise QueryError(problems=self._problems)
+        node = nodes.Sink(inputs=(self._node,), schema=self._node.schema, kind=kind, target=target,
+                          ordered=ordered)  # fmt: skip
+        return Sinks((node,))
+
+    def _predicate(self, verb: str, predicate: ExpressionLike, found: list[str]) -> pl.Expr:
+        value, dtype = self._checked(verb, predicate, infer_row_wise, found)
+        if dtype not in (pl.Boolean(), UNKNOWN):
+            found.append(f"{verb}: a predicate must be true or false; it is {dtype}")
+        return value.fill_null(False)
+
+    def _checked(self, verb: str, expression: ExpressionLike,
+                 infer: Callable[..., pl.DataType], found: list[str],
+                 ) -> tuple[pl.Expr, pl.DataType]:  # fmt: skip
+        try:
+            value = parse(expression)
+            return value, infer(value, self._node.schema)
+        except ExpressionProblem as problem:
+            found.append(f"{verb}: {problem}")
+            return pl.lit(None), UNKNOWN
+
+    def _then(self, node: nodes.Node, found: Iterable[str]) -> Stream:
+        return Stream(node, (*self._problems, *dict.fromkeys(found)))
+
+
+class Sinks:
+    """A whole query: one or more sinks, ready to be explained or started."""
+
+    def __init__(self, sinks: tuple[nodes.Sink, ...]) -> None:
+        """Hold the sinks; made by the ``write_`` methods of a stream and by `penstock.query_of`."""
+        self.sinks = sinks
+
+    def also(self, *others: Sinks) -> Sinks:
+        """Return one query that also feeds the sinks of others, in the same epochs."""
+        return Sinks((*self.sinks, *[sink for other in others for sink in other.sinks]))
+
+    def explain(self, *, strategy: str = "operator-set-cloud", instances: int = 1,
+                mermaid: bool = False) -> str:  # fmt: skip
+        """Return how the query runs: its operators, subqueries, stages and shuffles."""
+        from penstock.compiler import compile_query, explain
+
+        return explain(compile_query(self.sinks, strategy=strategy, instances=instances),
+                       mermaid=mermaid)  # fmt: skip
+
+    def start(self, spark: SparkSession, **options: Any) -> Query:
+        """Start the query on Spark; see `penstock.runtime.spark.start.start` for the options."""
+        from penstock.runtime.spark.start import start
+
+        return start(self.sinks, spark, **options)
+
+
+def _text(expression: ExpressionLike) -> str:
+    if isinstance(expression, pl.Expr) and expression.meta.is_column():
+        return expression.meta.output_name()
+    return str(expression)
+
+
+def _reserved(verb: str, name: str) -> list[str]:
+    return [f"{verb}: column names that begin with '__' are reserved; name={name!r}"] if (
+        name.startswith("__")) else []  # fmt: skip
+
+
+def _schema_clash(index: int, left: Mapping[str, pl.DataType],
+                  right: Mapping[str, pl.DataType]) -> list[str]:  # fmt: skip
+    if UNKNOWN in left.values() or UNKNOWN in right.values():
+        return []
+    if set(left) != set(right):
+        odd = sorted(set(left) ^ set(right))
+        return [f"union: input {index} has other columns; not in both: {', '.join(odd)}"]
+    return [f"union: input {index} has type {right[name]} for {name!r}; expected {left[name]}"
+            for name in left if left[name] != right[name]]  # fmt: skip
+
+
+def _dtype(dtype: Any) -> pl.DataType:
+    return pl.Schema({"_": dtype})["_"]

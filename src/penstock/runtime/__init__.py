@@ -1,0 +1,1 @@
+"""The epoch machine: what the driver decides, what a task does. Spark is only under ``spark``."""

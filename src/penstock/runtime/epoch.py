@@ -1,0 +1,146 @@
+"""The epoch machine, pure: from the last manifest to a plan, from reports to the next manifest.
+
+Laws: rows read = rows processed + rows late + rows refused, checked before every commit; a plan
+depends on the last manifest, the configuration and the clock that is handed in, on nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from penstock.config import Config
+from penstock.errors import RefusedLimitError
+from penstock.exchange.merger import merge_seen
+from penstock.operators.panes import NOT_STARTED
+from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.compiled import CompiledQuery
+from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
+from penstock.query.nodes import Source
+from penstock.state.manifests import Manifest
+
+COUNTERS = ("read", "processed", "late", "refused", "refusedResults", "written")
+
+
+def make_plan(query: CompiledQuery, before: Manifest | None, *, epoch: int, checkpoint: str,
+              config: Config, staging: Mapping[int, str], now: float, final: bool = False,
+              ) -> EpochPlan:  # fmt: skip
+    """Return the plan of an epoch."""
+    last = before or Manifest(epoch=-1)
+    idle = _idle(query, last, now)
+    return EpochPlan(
+        epoch=epoch, checkpoint=checkpoint, seen=last.seen, rows_before=last.rows_before,
+        watermarks=last.watermarks, idle=idle, segments=last.segments, final=final,
+        floors=_floors(query, last) if _may_idle(query) else {},
+        maps={s.id: BucketMap.even(query.buckets, s.instances) for s in query.subqueries},
+        staging=staging, fsync=config.fsync,
+        refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
+    )  # fmt: skip
+
+
+def _may_idle(query: CompiledQuery) -> bool:
+    return any(source.idle_us is not None for _, source in query.sources)
+
+
+def _idle(query: CompiledQuery, last: Manifest, now: float) -> frozenset[int]:
+    """Return the sources that have been silent for longer than they may hold others back."""
+    return frozenset(
+        number for number, source in query.sources
+        if source.idle_us is not None
+        and now - last.heard_at.get(number, now) > source.idle_us / 1e6
+    )  # fmt: skip
+
+
+def _floors(query: CompiledQuery, last: Manifest) -> dict[int, int]:
+    """Return for each source the highest watermark of the operators that it feeds directly."""
+    feeding: list[set[int]] = []
+    floors = {number: NOT_STARTED for number, _ in query.sources}
+    for number, node in enumerate(query.nodes):
+        sources = {number} if isinstance(node, Source) else set().union(
+            *(feeding[i] for i in query.inputs[number]))  # fmt: skip
+        if node.stateful:
+            mark = last.watermarks.get(query.operator_name(number), NOT_STARTED)
+            floors |= {source: max(floors[source], mark) for source in sources}
+            sources = set()
+        feeding.append(sources)
+    return floors
+
+
+def make_manifest(plan: EpochPlan, before: Manifest | None, reports: Sequence[TaskReport], *,
+                  limit: int, now: float) -> Manifest:  # fmt: skip
+    """Return the manifest that commits an epoch.
+
+    Args:
+        plan: The plan that was carried out.
+        before: The manifest before it.
+        reports: What every task of the epoch reported.
+        limit: How many rows may be refused in all.
+        now: The time, for telling idle sources.
+
+    Raises:
+        RefusedLimitError: More rows were refused than the query tolerates.
+    """
+    last = before or Manifest(epoch=-1)
+    counts = epoch_counts(reports)
+    totals = {name: last.totals.get(name, 0) + counts[name] for name in COUNTERS}
+    if totals["refused"] > limit:
+        reason = next((r.first_refusal for r in reports if r.first_refusal), "")
+        raise RefusedLimitError(refused=totals["refused"], limit=limit, epoch=plan.epoch,
+                                reason=reason)  # fmt: skip
+    if counts["read"] != counts["processed"] + counts["late"] + counts["refused"]:
+        raise AssertionError(f"rows were lost: {counts}")
+    arrived = _arrived(reports)
+    heard = {number: now for number, rows in arrived.items() if rows or number not in last.heard_at}
+    return Manifest(
+        epoch=plan.epoch, previous=last.digest if before else "", final=plan.final,
+        seen=merge_seen([last.seen, *[r.seen for r in reports]]),
+        rows_before={n: last.rows_before.get(n, 0) + rows for n, rows in arrived.items()},
+        watermarks=dict(last.watermarks) | _lowest([r.watermarks for r in reports]),
+        segments=_segments(last.segments, reports), totals=totals,
+        staged=tuple(s for r in reports for s in r.staged), heard_at=dict(last.heard_at) | heard,
+    )  # fmt: skip
+
+
+def epoch_counts(reports: Sequence[TaskReport]) -> dict[str, int]:
+    """Return what happened to the rows of an epoch, by counter."""
+    counts = [count for report in reports for count in report.counts.values()]
+    places = {place for report in reports for place in report.refused}
+    read, late = sum(c.read for c in counts), sum(c.late for c in counts)
+    refused = sum(c.refused for c in counts) + len(places)
+    return {
+        "read": read, "late": late, "refused": refused, "processed": read - late - refused,
+        "refusedResults": sum(r.results_refused for r in reports),
+        "written": sum(rows for r in reports for rows in r.rows_out.values()),
+    }  # fmt: skip
+
+
+def _arrived(reports: Sequence[TaskReport]) -> dict[int, int]:
+    """Return how far each source's positions moved; scan instances agree, or one of them knows."""
+    arrived: dict[int, int] = {}
+    for report in reports:
+        for number, rows in report.arrived.items():
+            arrived[number] = max(arrived.get(number, 0), rows)
+    return arrived
+
+
+def _lowest(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    lowest: dict[str, int] = {}
+    for part in parts:
+        for name, mark in part.items():
+            lowest[name] = min(lowest.get(name, mark), mark)
+    return lowest
+
+
+def _segments(before: Mapping[str, tuple[SegmentRef, ...]], reports: Sequence[TaskReport],
+              ) -> dict[str, tuple[SegmentRef, ...]]:  # fmt: skip
+    live = {operator: {ref.name: ref for ref in refs} for operator, refs in before.items()}
+    for report in reports:
+        for operator, names in report.dropped.items():
+            for name, ranges in names.items():
+                ref = live[operator][name]
+                left = ref.buckets - BucketSet(tuple(ranges))
+                live[operator][name] = replace(ref, live=left.ranges)
+        for operator, refs in report.added.items():
+            live.setdefault(operator, {}).update({ref.name: ref for ref in refs})
+    return {operator: tuple(ref for ref in refs.values() if ref.live)
+            for operator, refs in live.items()}  # fmt: skip

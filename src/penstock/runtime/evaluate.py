@@ -1,0 +1,147 @@
+"""Run the stateless operators of a subquery and prepare what leaves it.
+
+First all at once, lazily, so that Polars sees the whole chain. If anything in it fails, again one
+operator at a time, to find the rows to blame. Law: both ways give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from penstock.operators.aggregate import AggregateKernel
+from penstock.operators.stateless import Refusal, refuse_failing, transform
+from penstock.plan.compiled import CompiledQuery, Edge, Subquery
+from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate, Sink, Union
+
+Frames = Mapping[int, pl.DataFrame]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What leaves a subquery: rows for its sinks, rows or partials for its edges, and refusals."""
+
+    sinks: dict[int, pl.DataFrame]
+    edges: list[pl.DataFrame]
+    refusals: list[Refusal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A subquery with the frames that enter it.
+
+    ``inputs`` are the frames of sources or of the stateful head. ``arrived`` are the frames that
+    came over edges to a stateless head, by producer. ``placed`` gives the inputs again with each
+    row's place, for counting refused rows.
+    """
+
+    query: CompiledQuery
+    subquery: Subquery
+    edges: Sequence[Edge]
+    inputs: Frames
+    arrived: Sequence[tuple[int, pl.DataFrame]] = ()
+    placed: Callable[[], Frames] | None = None
+    limit: int = 10_000
+
+
+def evaluate(work: Work) -> Outcome:
+    """Run the stateless operators of a subquery."""
+    try:
+        return _all_at_once(work)
+    except Exception:  # a row, a user's function or a type; the second way finds out and says so
+        return _one_by_one(work)
+
+
+def _all_at_once(work: Work) -> Outcome:
+    query = work.query
+    lazy: dict[int, pl.LazyFrame] = {n: frame.lazy() for n, frame in work.inputs.items()}
+    for number in work.subquery.operators:
+        if number not in lazy:
+            frames = _input_frames(work, number, lazy)
+            lazy[number] = transform(query.nodes[number], frames, columns_of(query, number))
+    sinks = [n for n in work.subquery.operators if isinstance(query.nodes[n], Sink)]
+    plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
+    plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
+    done = pl.collect_all(plans)
+    return Outcome(sinks=dict(zip(sinks, done, strict=False)), edges=done[len(sinks) :],
+                   refusals=[])  # fmt: skip
+
+
+def _one_by_one(work: Work) -> Outcome:
+    query = work.query
+    refusals: list[Refusal] = []
+    done: dict[int, pl.DataFrame] = dict(work.placed() if work.placed else work.inputs)
+
+    def run(step: Callable[[pl.DataFrame], pl.DataFrame], frame: pl.DataFrame, title: str,
+            ) -> pl.DataFrame:  # fmt: skip
+        good, bad = refuse_failing(step, frame, title, work.limit - len(refusals))
+        refusals.extend(bad)
+        return pl.concat([*good, step(frame.clear())] if not good else good)
+
+    for number in work.subquery.operators:
+        if number not in done:
+            node = query.nodes[number]
+            frames = [f.collect() for f in _input_frames(work, number,
+                                                         {n: f.lazy() for n, f in done.items()})]  # fmt: skip
+            columns = columns_of(query, number, like=frames[0])
+            joined = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
+
+            def step(part: pl.DataFrame, node=node, columns=columns) -> pl.DataFrame:  # type: ignore[no-untyped-def]
+                return transform(node, [part.lazy()], columns).collect()
+
+            done[number] = run(step, joined, node.title)
+    sinks = {n: done[n].select(list(query.nodes[n].schema)) for n in work.subquery.operators
+             if isinstance(query.nodes[n], Sink)}  # fmt: skip
+    edges = []
+    for edge in work.edges:
+        head = query.subqueries[edge.to_subquery].head
+        assert head is not None
+
+        def leave(part: pl.DataFrame, edge=edge) -> pl.DataFrame:  # type: ignore[no-untyped-def]
+            return _leaving(query, edge, part.lazy()).collect()
+
+        edges.append(run(leave, done[edge.producer], query.nodes[head].title))
+    return Outcome(sinks=sinks, edges=edges, refusals=refusals)
+
+
+def _input_frames(work: Work, number: int, lazy: Mapping[int, pl.LazyFrame]) -> list[pl.LazyFrame]:
+    query = work.query
+    if number != work.subquery.head:
+        return [lazy[i] for i in query.inputs[number] if i in lazy]
+    frames = [frame for _, frame in work.arrived if frame.height] or [
+        _empty(query, query.inputs[number][0])]  # fmt: skip
+    if isinstance(query.nodes[number], Union):
+        return [frame.lazy() for frame in frames]
+    return [pl.concat(frames).lazy()]
+
+
+def columns_of(query: CompiledQuery, number: int, like: pl.DataFrame | None = None) -> list[str]:
+    """Return the columns of an operator's output, hidden ones last.
+
+    Args:
+        query: The compiled query.
+        number: The operator.
+        like: A frame whose hidden columns are to be kept, if there are more than the query asks for.
+    """
+    hidden = list(ORDER) if number in query.ordered else [TIME]
+    if like is not None:
+        hidden = [name for name in ORDER if name in like.columns]
+    return [c for c in query.nodes[number].schema if c in query.required[number]] + hidden
+
+
+def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
+    types = dict(query.nodes[number].schema) | {
+        TIME: pl.Int64(), SOURCE: pl.Int32(), POSITION: pl.Int64()}  # fmt: skip
+    return pl.DataFrame(schema={name: types[name] for name in columns_of(query, number)})
+
+
+def _leaving(query: CompiledQuery, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Return what the load balancer sends: partials where it may combine, rows otherwise."""
+    head = query.subqueries[edge.to_subquery].head
+    assert head is not None
+    node = query.nodes[head]
+    if isinstance(node, Aggregate):
+        return AggregateKernel(node, head, ordered=False).combine(rows)
+    return rows.select(columns_of(query, edge.producer))

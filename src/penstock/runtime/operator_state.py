@@ -1,0 +1,94 @@
+"""The state of one operator on one instance, through one epoch: from segments to segments.
+
+Law: the work grows with the rows that came and the results that left; the state as a whole is read
+only when the cache has none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock.operators.kernel import UNTIL, Kernel
+from penstock.operators.panes import NOT_STARTED
+from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.epoch import EpochPlan, SegmentRef
+from penstock.state import cache, compaction
+from penstock.state.segments import read_segment, write_segment
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+class OperatorState:
+    """An operator's buckets on one instance."""
+
+    def __init__(self, *, plan: EpochPlan, operator: str, keys: Sequence[str], kernel: Kernel,
+                 owners: BucketMap, instance: int) -> None:  # fmt: skip
+        """Find the segments that hold this instance's buckets."""
+        self.plan, self.operator, self.keys, self.kernel = plan, operator, keys, kernel
+        self.buckets = len(owners.owners)
+        self.mine: BucketSet = owners.owned_by(instance)
+        self.folder = Path(plan.checkpoint) / "state" / operator
+        self.before = plan.watermarks.get(operator, NOT_STARTED)
+        refs = plan.segments.get(operator, ())
+        self.refs = [ref for ref in refs if ref.buckets & self.mine]
+        self.watermark = self.before
+        self.added: tuple[SegmentRef, ...] = ()
+        self.dropped: dict[str, Ranges] = {}
+        self.hit = True
+
+    def advance(self, arrived: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
+        """Take the epoch's rows up to a watermark; return the results."""
+        done = self.kernel.advance(self._load(), arrived, watermark)
+        self.watermark = watermark
+        self._keep(done.delta)
+        self._expire()
+        self._compact()
+        cache.put(self._key(self.refs, watermark), done.state)
+        return done.results
+
+    def _load(self) -> Any:
+        state = cache.get(self._key(self.refs, self.before))
+        if state is None:
+            self.hit = not self.refs
+            deltas = [read_segment(self.folder, ref, self.mine) for ref in self.refs]
+            state = self.kernel.restore(deltas, self.before)
+        return state
+
+    def _key(self, refs: Sequence[SegmentRef], watermark: int) -> cache.Key:
+        return cache.cache_key(self.plan.checkpoint, self.operator, self.mine, watermark, refs)
+
+    def _keep(self, delta: pl.DataFrame) -> None:
+        if delta.height:
+            delta = delta.filter(pl.col(UNTIL) > self.watermark)
+        if delta.height:
+            self._write(delta)
+
+    def _write(self, rows: pl.DataFrame) -> None:
+        ref = write_segment(self.folder, self.plan.epoch, rows, keys=self.keys,
+                            buckets=self.buckets, live=self.mine, fsync=self.plan.fsync)  # fmt: skip
+        self.added = (*self.added, ref)
+        self.refs.append(ref)
+
+    def _expire(self) -> None:
+        self._drop([ref for ref in self.refs if ref.until <= self.watermark])
+
+    def _drop(self, gone: Sequence[SegmentRef]) -> None:
+        names = {ref.name for ref in gone}
+        new = {ref.name for ref in self.added}
+        self.dropped |= {r.name: (r.buckets & self.mine).ranges for r in gone if r.name not in new}
+        self.added = tuple(ref for ref in self.added if ref.name not in names)
+        self.refs = [ref for ref in self.refs if ref.name not in names]
+
+    def _compact(self) -> None:
+        chosen = compaction.choose(self.refs)
+        if not chosen:
+            return
+        deltas = [read_segment(self.folder, ref, self.mine) for ref in chosen]
+        merged = self.kernel.compact(deltas, self.watermark)
+        self._drop(chosen)
+        if merged.height:
+            self._write(merged)

@@ -1,0 +1,194 @@
+"""One task of an epoch: input merger, operators, load balancer, sinks, report.
+
+The same code runs in a Spark task and in the in-process runner. Laws: a task is a function of the
+query, the plan and its inbox, so a task that is repeated gives the same rows; what it writes has
+names that no other attempt can use, so a repeated or a late task changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from penstock.exchange.balancer import split_by_key, spread
+from penstock.exchange.merger import input_watermark, merge_seen
+from penstock.exchange.payload import Payload, to_bytes, to_frame
+from penstock.operators.aggregate import AggregateKernel
+from penstock.operators.kernel import Kernel
+from penstock.operators.order import OrderKernel
+from penstock.plan.compiled import CompiledQuery, Edge, Subquery, Unit
+from penstock.plan.epoch import EpochPlan, SegmentRef, SourceCount, StagedFile, TaskReport
+from penstock.query.nodes import Aggregate, Sink
+from penstock.runtime.dead_letters import DeadLetters
+from penstock.runtime.evaluate import Work, evaluate
+from penstock.runtime.operator_state import OperatorState
+from penstock.runtime.scan import Scanned, scan
+from penstock.runtime.splits import splits_in
+from penstock.sinks.staging import stage_frame
+
+DRIVER = -1
+
+
+def run_task(query: CompiledQuery, plan: EpochPlan, stage: int, task: int,
+             inbox: Iterable[Payload]) -> list[Payload]:  # fmt: skip
+    """Run one task of a stage; return what it sends on.
+
+    Payloads that are not for this stage are passed on as they are.
+    """
+    payloads = list(inbox)
+    passing = [p for p in payloads if p.stage != stage]
+    unit = next(u for u in query.units
+                if u.stage == stage and u.first_task <= task < u.first_task + u.instances)  # fmt: skip
+    run = _UnitRun(query, plan, unit, task - unit.first_task)
+    sent = run.run([p for p in payloads if p.stage == stage])
+    report = Payload(kind="report", stage=DRIVER, task=0, body=run.report(stage, task).encode())
+    return [*passing, *sent, report]
+
+
+class _UnitRun:
+    """The run of one instance of a unit in one epoch."""
+
+    def __init__(self, query: CompiledQuery, plan: EpochPlan, unit: Unit, instance: int) -> None:
+        self.query, self.plan, self.unit, self.instance = query, plan, unit, instance
+        self.letters = DeadLetters(plan.epoch, plan.refused_limit)
+        self.arrived: dict[int, list[pl.DataFrame]] = {}
+        self.outbox: list[Payload] = []
+        self.seen: dict[int, int] = dict(plan.seen)
+        self.counts: dict[int, SourceCount] = {}
+        self.scanned: Scanned | None = None
+        self.staged: list[StagedFile] = []
+        self.added: dict[str, tuple[SegmentRef, ...]] = {}
+        self.dropped: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {}
+        self.watermarks: dict[str, int] = {}
+        self.rows_out: dict[int, int] = {}
+        self.hits = self.misses = 0
+        self.seconds: dict[str, float] = {}
+
+    def run(self, payloads: Sequence[Payload]) -> list[Payload]:
+        self.seen = merge_seen([self.seen, *[p.seen for p in payloads]])
+        for payload in payloads:
+            if payload.kind == "rows" and payload.body:
+                self.arrived.setdefault(payload.edge, []).append(to_frame(payload.body))
+        for number in self.unit.subqueries:
+            subquery = self.query.subqueries[number]
+            self._scan(payloads, subquery) if subquery.head is None else self._head(subquery)
+        self._stage_letters()
+        return self.outbox
+
+    def _timed(self, phase: str, since: float) -> None:
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - since
+
+    def _scan(self, payloads: Sequence[Payload], subquery: Subquery) -> None:
+        since = time.perf_counter()
+        splits = splits_in(payloads)
+        scanned = scan(self.query, self.plan, splits, self.letters)
+        self.scanned, self.counts = scanned, dict(scanned.counts)
+        self.seen = merge_seen([self.seen, scanned.seen])
+        self._timed("read", since)
+
+        def placed() -> Mapping[int, pl.DataFrame]:
+            unread = DeadLetters(self.plan.epoch, self.plan.refused_limit)
+            return scan(self.query, self.plan, splits, unread, ordered=True).rows
+
+        self._finish(subquery, Work(
+            query=self.query, subquery=subquery, edges=self.query.edges_from(subquery.id),
+            inputs=scanned.rows, placed=placed, limit=self.plan.refused_limit))  # fmt: skip
+        for number, late in scanned.late.items():
+            self._stage("late", number, late)
+
+    def _head(self, subquery: Subquery) -> None:
+        assert subquery.head is not None
+        arrived = [(edge.producer, frame) for edge in self.query.edges_into(subquery.id)
+                   for frame in self.arrived.pop(edge.id, [])]  # fmt: skip
+        inputs: dict[int, pl.DataFrame] = {}
+        if self.query.nodes[subquery.head].stateful:
+            since = time.perf_counter()
+            inputs = {subquery.head: self._advance(subquery, [frame for _, frame in arrived])}
+            self._timed("state", since)
+        self._finish(subquery, Work(
+            query=self.query, subquery=subquery, edges=self.query.edges_from(subquery.id),
+            inputs=inputs, arrived=arrived, limit=self.plan.refused_limit))  # fmt: skip
+
+    def _advance(self, subquery: Subquery, frames: list[pl.DataFrame]) -> pl.DataFrame:
+        assert subquery.head is not None
+        head, name = subquery.head, self.query.operator_name(subquery.head)
+        before = self.plan.watermarks.get(name)
+        mark = input_watermark(self.query, self.seen, head, idle=self.plan.idle,
+                               final=self.plan.final)  # fmt: skip
+        state = OperatorState(
+            plan=self.plan, operator=name, keys=self._keys(head), kernel=kernel_of(self.query, head),
+            owners=self.plan.maps[subquery.id], instance=self.instance,
+        )  # fmt: skip
+        results = state.advance(frames, mark if before is None else max(mark, before))
+        self.added[name], self.dropped[name] = state.added, state.dropped
+        self.watermarks[name] = state.watermark
+        self.hits += state.hit
+        self.misses += not state.hit
+        return results
+
+    def _keys(self, head: int) -> tuple[str, ...]:
+        node = self.query.nodes[head]
+        return node.by if isinstance(node, Aggregate) else ()
+
+    def _finish(self, subquery: Subquery, work: Work) -> None:
+        """Run the stateless operators, stage what goes to sinks, send what goes on."""
+        since = time.perf_counter()
+        outcome = evaluate(work)
+        self.letters.add_refusals(outcome.refusals, sources=len(self.query.sources))
+        self._timed("compute", since)
+        for number, frame in outcome.sinks.items():
+            self.rows_out[number] = self.rows_out.get(number, 0) + frame.height
+            self._stage("output", number, frame)
+        for edge, frame in zip(work.edges, outcome.edges, strict=True):
+            self._send(edge, frame)
+
+    def _send(self, edge: Edge, frame: pl.DataFrame) -> None:
+        if edge.to_subquery in self.unit.subqueries:
+            self.arrived.setdefault(edge.id, []).append(frame)
+            return
+        since = time.perf_counter()
+        target = self.query.unit_of(edge.to_subquery)
+        owners = self.plan.maps[edge.to_subquery]
+        parts = spread(frame, target.instances) if edge.keys is None else (
+            split_by_key(frame, edge.keys, owners))  # fmt: skip
+        for instance, part in enumerate(parts):
+            body = to_bytes(part) if part.height else b""
+            self.outbox.append(Payload(kind="rows", stage=target.stage, edge=edge.id,
+                                       task=target.first_task + instance, seen=self.seen,
+                                       body=body))  # fmt: skip
+        self._timed("send", since)
+
+    def _stage(self, kind: str, operator: int, frame: pl.DataFrame) -> None:
+        if not frame.height:
+            return
+        since = time.perf_counter()
+        folder = self.plan.staging.get(operator) if kind == "output" else None
+        root = Path(folder) if folder else Path(self.plan.checkpoint) / "staged"
+        self.staged.append(stage_frame(root, kind, operator, self.plan, frame))
+        self._timed("stage", since)
+
+    def _stage_letters(self) -> None:
+        self._stage("dead", 0, self.letters.frame())
+
+    def report(self, stage: int, task: int) -> str:
+        scanned = self.scanned
+        return TaskReport(
+            stage=stage, task=task, counts=self.counts, seen=self.seen if scanned else {},
+            arrived=scanned.arrived if scanned else {}, added=self.added, dropped=self.dropped,
+            staged=tuple(self.staged), watermarks=self.watermarks, rows_out=self.rows_out,
+            results_refused=self.letters.results, refused=self.letters.places,
+            first_refusal=self.letters.first_reason,
+            cache_hits=self.hits, cache_misses=self.misses, seconds=self.seconds,
+        ).to_json()  # fmt: skip
+
+
+def kernel_of(query: CompiledQuery, number: int) -> Kernel:
+    """Return the kernel of a stateful operator."""
+    node = query.nodes[number]
+    if isinstance(node, Aggregate):
+        return AggregateKernel(node, number, number in query.ordered)
+    assert isinstance(node, Sink)
+    return OrderKernel(node)

@@ -1,0 +1,1 @@
+"""Durable state: segments, manifests, the cache of workers, compaction."""

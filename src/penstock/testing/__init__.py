@@ -1,0 +1,1 @@
+"""The testing kit: a reference evaluator, an in-process runner, test streams."""

@@ -1,0 +1,115 @@
+"""The in-process runner: the same plans and the same task code, without Spark.
+
+Payloads are packed and unpacked between stages, as a shuffle would do it. It is meant for tests: many
+thousand epochs are cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from penstock.config import Config
+from penstock.exchange.payload import Payload, to_bytes
+from penstock.plan.compiled import CompiledQuery
+from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
+from penstock.runtime.driver import Driver, EpochResult
+from penstock.runtime.splits import Split, assign
+from penstock.runtime.task import DRIVER, run_task
+from penstock.sources.admission import event_time
+
+Batch = Mapping[int, Sequence[pl.DataFrame]]
+"""The frames of one epoch, by source number."""
+
+
+def run_stages(query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split]) -> list[TaskReport]:
+    """Carry out the plan of one epoch in this process."""
+    sizes = query.stage_sizes
+    inbox = [p.pack() for p in assign(query, splits, query.subqueries[0].instances)]
+    for stage, tasks in enumerate(sizes):
+        waiting: dict[int, list[Payload]] = {task: [] for task in range(tasks)}
+        for data in inbox:
+            payload = Payload.unpack(data)
+            waiting[route(payload, stage, tasks)].append(payload)
+        inbox = [p.pack() for task in range(tasks)
+                 for p in run_task(query, plan, stage, task, waiting[task])]  # fmt: skip
+    reports = [Payload.unpack(data) for data in inbox]
+    assert all(p.stage == DRIVER for p in reports), "a payload missed its stage"
+    return [TaskReport.from_json(p.body) for p in reports]
+
+
+def route(payload: Payload, stage: int, tasks: int) -> int:
+    """Return the task of a stage that gets a payload; others' payloads are only carried."""
+    return payload.task if payload.stage == stage else payload.task % tasks
+
+
+class LocalRun:
+    """A query that runs in this process, epoch by epoch, on given frames.
+
+    >>> import tempfile, penstock as ps
+    >>> from penstock.compiler import compile_query
+    >>> rows = [{"k": "a", "x": i, "ts": ps.at(f"2024-01-01 00:0{i}:00")} for i in range(3)]
+    >>> s = ps.from_rows(rows, time="ts")
+    >>> out = s.aggregate(by="k", window=ps.tumbling("1 minute"), n="count(*)").write_memory()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = LocalRun(compile_query(out.sinks), Path(folder))
+    ...     _ = run.epoch({0: [pl.DataFrame(rows)]})
+    ...     run.table()["n"].to_list()
+    [1, 1]
+    """
+
+    def __init__(self, query: CompiledQuery, checkpoint: Path, config: Config | None = None) -> None:
+        """Open or begin a run on a checkpoint folder."""
+        self.config = config or Config(fsync=False)
+        self._tables: dict[int, dict[int, pl.DataFrame]] = {}
+        self.driver = Driver(query, checkpoint, self.config, publisher=self._publish)
+
+    @property
+    def next_epoch(self) -> int:
+        """The number of the epoch that comes next."""
+        return self.driver.last.epoch + 1 if self.driver.last else 0
+
+    def epoch(self, batch: Batch) -> EpochResult:
+        """Run one epoch on the given frames."""
+        def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
+            return run_stages(query, plan, _splits(query, batch))
+
+        return self.driver.run_epoch(self.next_epoch, execute)
+
+    def files(self, paths: Mapping[int, Sequence[str]]) -> EpochResult:
+        """Run one epoch on the given files, by source number."""
+        splits = [Split(source=source, ordinal=(i,), path=path)
+                  for source, found in paths.items() for i, path in enumerate(found)]  # fmt: skip
+        return self.driver.run_epoch(
+            self.next_epoch, lambda query, plan: run_stages(query, plan, splits))  # fmt: skip
+
+    def finish(self) -> EpochResult:
+        """Close all windows, as at the end of bounded input."""
+        return self.driver.run_epoch(
+            self.next_epoch, lambda query, plan: run_stages(query, plan, []), final=True)  # fmt: skip
+
+    def table(self, sink: int | None = None) -> pl.DataFrame:
+        """Return the rows that a memory sink has got, epoch by epoch."""
+        number = self.driver.query.sinks[0][0] if sink is None else sink
+        schema = dict(self.driver.query.nodes[number].schema)
+        epochs = self._tables.get(number, {})
+        return pl.concat([pl.DataFrame(schema=schema), *[epochs[e] for e in sorted(epochs)]])
+
+    def _publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
+        frames = [pl.read_parquet(f.path) for f in files]
+        schema = dict(self.driver.query.nodes[sink].schema)
+        table = self._tables.setdefault(sink, {})
+        table[epoch] = pl.concat([pl.DataFrame(schema=schema), *frames])
+
+
+def _splits(query: CompiledQuery, batch: Batch) -> list[Split]:
+    splits = []
+    for number, source in query.sources:
+        for i, frame in enumerate(batch.get(number, ())):
+            highest = frame.select(event_time(source)).to_series().max()
+            assert highest is None or isinstance(highest, int)
+            splits.append(Split(source=number, ordinal=(i,), body=to_bytes(frame),
+                                rows=frame.height, highest=highest))  # fmt: skip
+    return splits
