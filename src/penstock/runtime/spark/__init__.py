@@ -1,0 +1,1 @@
+"""Penstock on Spark: starting queries, running epochs as Spark jobs, the handle."""

@@ -1,0 +1,175 @@
+"""The handle of a running query: what PySpark's ``StreamingQuery`` has, by the same names, and more."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from penstock.compiler import explain
+from penstock.query.nodes import Sink
+from penstock.runtime.driver import Driver, read_side_output
+from penstock.runtime.spark.progress import ProgressBook
+from penstock.sinks.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+
+class Query:
+    """A query that runs on Spark; made by ``start``."""
+
+    def __init__(self, spark_query: StreamingQuery, driver: Driver, book: ProgressBook,
+                 tables: Tables, *, finish: Callable[[], None] | None,
+                 close: Callable[[], None]) -> None:  # fmt: skip
+        """Watch a streaming query until it ends; then finish it, if asked, and clean up."""
+        self._spark_query, self._driver = spark_query, driver
+        self._book, self._tables = book, tables
+        self._finish, self._close = finish, close
+        self._error: BaseException | None = None
+        self._stopping = False
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="penstock-watch", daemon=True)
+        self._watcher.start()
+
+    def _watch(self) -> None:
+        try:
+            self._spark_query.awaitTermination()
+            if self._finish is not None and not self._stopping:
+                self._finish()
+        except Exception as error:  # kept for exception() and awaitTermination()
+            self._error = self._error or error
+        finally:
+            self._close()
+            self._driver.close()
+            self._ended.set()
+
+    def failed(self, error: BaseException) -> None:
+        """Remember the error that ended an epoch, which Spark would wrap in its own."""
+        self._error = self._error or error
+
+    @property
+    def id(self) -> str:
+        """The query's id, the same after a restart from its checkpoint."""
+        return str(self._spark_query.id)
+
+    @property
+    def runId(self) -> str:
+        """The id of this run."""
+        return str(self._spark_query.runId)
+
+    @property
+    def name(self) -> str | None:
+        """The query's name."""
+        return self._spark_query.name
+
+    @property
+    def isActive(self) -> bool:
+        """Whether the query still runs."""
+        return not self._ended.is_set()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What the query is doing now."""
+        return dict(self._spark_query.status)
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        """The progress of the newest epoch, or None before the first."""
+        last = self._spark_query.lastProgress
+        return None if last is None else self._book.join(_as_dict(last))
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        """The progress of the newest epochs; ours is under the key ``penstock``."""
+        return [self._book.join(_as_dict(p)) for p in self._spark_query.recentProgress]
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:
+        """Wait until the query ends; raise its error, if it failed.
+
+        Args:
+            timeout: Seconds to wait at most; then return whether the query has ended.
+        """
+        ended = self._ended.wait(timeout)
+        if ended and self._error is not None:
+            raise self._error
+        return ended if timeout is not None else None
+
+    def processAllAvailable(self) -> None:
+        """Wait until everything that is there now has been processed."""
+        try:
+            self._spark_query.processAllAvailable()
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+    def stop(self) -> None:
+        """Stop the query and wait until it has ended."""
+        self._stopping = True
+        self._spark_query.stop()
+        self._ended.wait()
+
+    def exception(self) -> BaseException | None:
+        """Return the error that ended the query, or None."""
+        return self._error
+
+    def explain(self, *, mermaid: bool = False) -> str:
+        """Return how the query runs now."""
+        return explain(self._driver.query, mermaid=mermaid)
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Rows read, processed, late, refused and written since the query's first epoch."""
+        return dict(self._driver.last.totals) if self._driver.last else {}
+
+    @property
+    def epochs(self) -> list[dict[str, Any]]:
+        """Penstock's own progress of the newest epochs, the closing one of ``finish`` included."""
+        return self._book.all()
+
+    def table(self, name: str = "results") -> pl.DataFrame:
+        """Return the rows of a memory sink."""
+        return self._tables.read(name)
+
+    def late(self) -> dict[str, pl.DataFrame]:
+        """Return the late rows of each source, with the epoch in which they came."""
+        return self._side_output("late")
+
+    def dead_letters(self) -> pl.DataFrame:
+        """Return the refused rows with their reasons."""
+        found = read_side_output(self._driver.root, "dead")
+        if not found:
+            from penstock.runtime.dead_letters import SCHEMA
+
+            return pl.DataFrame(schema=SCHEMA | {"epoch": pl.Int64()})
+        return pl.concat(found.values())
+
+    def _side_output(self, kind: str) -> dict[str, pl.DataFrame]:
+        sources = dict(self._driver.query.sources)
+        found = read_side_output(self._driver.root, kind)
+        return {f"{sources[n].name}": frame for n, frame in found.items()}
+
+    def rescale(self, subquery: int, instances: int) -> None:
+        """Give a subquery another number of instances from the next epoch on, without a stop."""
+        self._driver.rescale(subquery, instances)
+
+    def sinks(self) -> list[Sink]:
+        """Return the sinks of the query."""
+        return [sink for _, sink in self._driver.query.sinks]
+
+    @property
+    def checkpoint(self) -> Path:
+        """The checkpoint folder."""
+        return self._driver.root.parent
+
+
+def _as_dict(progress: Any) -> dict[str, Any]:
+    if isinstance(progress, dict):
+        return dict(progress)
+    found: dict[str, Any] = json.loads(progress.json)
+    return found

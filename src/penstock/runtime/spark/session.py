@@ -1,0 +1,51 @@
+"""Spark sessions for the command line, tests and notebooks, with the settings that matter."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+"""Settings that make epochs short on one machine; a cluster has its own."""
+
+
+def local_session(name: str = "penstock", *, cores: int | None = None,
+                  settings: Mapping[str, str] | None = None) -> SparkSession:  # fmt: skip
+    """Return a Spark session in local mode, set up for Penstock.
+
+    Args:
+        name: The application's name.
+        cores: How many cores to use; all of them unless given.
+        settings: Further Spark settings.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1}]").appName(name)
+    for key, value in {**SETTINGS, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def use_this_python(context: SparkContext) -> None:
+    """Make tasks of a local session run in this interpreter, unless the user chose another.
+
+    Spark would start whatever ``python3`` is first on the path, which may lack Penstock.
+    """
+    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable

@@ -1,0 +1,136 @@
+"""Start a query on Spark: compile it, open its checkpoint, hand it to Structured Streaming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.compiler import compile_query
+from penstock.config import Config
+from penstock.errors import QueryError
+from penstock.plan.compiled import CompiledQuery
+from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.query.durations import Duration, parse_duration
+from penstock.query.nodes import Files, Sink
+from penstock.runtime.driver import Driver
+from penstock.runtime.spark.handle import Query
+from penstock.runtime.spark.job import SparkJobs
+from penstock.runtime.spark.progress import ProgressBook
+from penstock.runtime.spark.session import use_this_python
+from penstock.sinks.spark import SparkPublisher
+from penstock.sources.spark import stream_of_splits, write_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def start(sinks: tuple[Sink, ...], spark: SparkSession, *, checkpoint: str | Path,
+          name: str | None = None, available_now: bool = False, every: Duration | None = None,
+          finish: bool = False, instances: int | Mapping[int, int] | None = None,
+          strategy: str | None = None) -> Query:  # fmt: skip
+    """Start a query.
+
+    Args:
+        sinks: The sinks of the query.
+        spark: The Spark session to run on.
+        checkpoint: The folder of the query's state; a restart from it goes on where it ended.
+        name: The query's name in Spark.
+        available_now: Process what is there in as many epochs as the sources ask for, then end.
+        every: Start an epoch this often; as fast as possible unless given.
+        finish: With ``available_now``: the input is complete, so at its end close all windows.
+        instances: How many instances each subquery has, or a number for some of them.
+        strategy: How to split the query; see ``explain``.
+
+    Returns:
+        The handle of the running query.
+    """
+    _check_options(available_now=available_now, every=every, finish=finish)
+    total = instances if isinstance(instances, int) else None
+    config = Config.from_settings(_settings(spark), instances=total, strategy=strategy)
+    query = compile_query(sinks, strategy=config.strategy, buckets=config.buckets,
+                          instances=config.instances if not isinstance(instances, Mapping)
+                          else instances)  # fmt: skip
+    _check_folders(query)
+    use_this_python(spark.sparkContext)
+    root = Path(checkpoint).expanduser().resolve()
+    run = _Run(query, spark, root, config)
+    return run.start(name=name, available_now=available_now, every=every, finish=finish)
+
+
+def _check_options(*, available_now: bool, every: Duration | None, finish: bool) -> None:
+    problems = []
+    if finish and not available_now:
+        problems.append("start: finish=True needs available_now=True; other input has no end")
+    if available_now and every is not None:
+        problems.append("start: give available_now or every, not both")
+    if every is not None and parse_duration(every) <= 0:
+        problems.append(f"start: every must be positive; every={every!r}")
+    if problems:
+        raise QueryError(problems=problems)
+
+
+def _settings(spark: SparkSession) -> dict[str, str]:
+    found = dict(spark.sparkContext.getConf().getAll())
+    return found | {key: value for key, value in spark.conf.getAll.items()}
+
+
+def _check_folders(query: CompiledQuery) -> None:
+    problems = [f"source {source.name}: the folder {source.reader.path!r} does not exist"
+                for _, source in query.sources if isinstance(source.reader, Files)
+                and "://" not in source.reader.path and not Path(source.reader.path).is_dir()]  # fmt: skip
+    if problems:
+        raise QueryError(problems=problems)
+
+
+class _Run:
+    """One run of a query: what its epochs share."""
+
+    def __init__(self, query: CompiledQuery, spark: SparkSession, root: Path, config: Config) -> None:
+        self.query, self.spark, self.root = query, spark, root
+        self.publisher = SparkPublisher(query, spark)
+        self.driver = Driver(query, root, config, publisher=self.publisher)
+        self.jobs = SparkJobs(spark.sparkContext)
+        self.book = ProgressBook(config.recentProgress)
+        self.handle: Query | None = None
+        self.error: BaseException | None = None
+
+    def start(self, *, name: str | None, available_now: bool, every: Duration | None, finish: bool,
+              ) -> Query:  # fmt: skip
+        write_rows(self.query, self.root / "rows")
+        frame = stream_of_splits(self.spark, self.query, self.root / "rows")
+        writer = frame.writeStream.foreachBatch(self._epoch)
+        writer = writer.option("checkpointLocation", str(self.root / "spark"))
+        if name is not None:
+            writer = writer.queryName(name)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif every is not None:
+            micros = parse_duration(every)
+            writer = writer.trigger(processingTime=f"{micros // 1000} milliseconds")
+        handle = Query(writer.start(), self.driver, self.book, self.publisher.tables,
+                       finish=self._finish if finish else None, close=self.jobs.close)  # fmt: skip
+        self.handle = handle
+        if self.error is not None:
+            handle.failed(self.error)
+        return handle
+
+    def _epoch(self, batch: DataFrame, epoch: int) -> None:
+        self._run(epoch, lambda query, plan: self.jobs.run(query, plan, batch), final=False)
+
+    def _finish(self) -> None:
+        last = self.driver.last
+        if last is None or not last.final:
+            self._run(last.epoch + 1 if last else 0,
+                      lambda query, plan: self.jobs.run(query, plan, None), final=True)  # fmt: skip
+
+    def _run(self, epoch: int, execute: Callable[[CompiledQuery, EpochPlan], list[TaskReport]], *,
+             final: bool) -> None:  # fmt: skip
+        try:
+            self.book.add(self.driver.run_epoch(epoch, execute, final=final))
+        except BaseException as error:
+            self.error = error
+            if self.handle is not None:
+                self.handle.failed(error)
+            raise
+

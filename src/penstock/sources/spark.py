@@ -1,0 +1,148 @@
+"""Sources on Spark: every source as one streaming DataFrame of splits.
+
+Structured Streaming owns the offsets. A folder is a stream of file names, never of rows; a streaming
+DataFrame is packed into Arrow batches. All sources of a query are united into one DataFrame, so an
+epoch takes all of them at one point. Law: a row of this DataFrame is one split, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from penstock.exchange.payload import to_bytes
+from penstock.plan.compiled import CompiledQuery
+from penstock.query.nodes import Files, Frame, Rows, Source
+from penstock.runtime.splits import Split
+from penstock.sources.admission import event_time
+from penstock.sources.formats import EXTENSIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+SPLIT_SCHEMA = (
+    "source int, part bigint, seq bigint, path string, rows bigint, highest bigint, body binary"
+)
+_BINARY_FILE = "path string, modificationTime timestamp, length bigint, content binary"
+_ROWS_PER_SPLIT = 250_000
+
+
+def frame_schema(frame: DataFrame) -> dict[str, pl.DataType]:
+    """Return the schema of a Spark DataFrame in Polars types; times are UTC without a zone."""
+    arrow = to_arrow_schema(frame.schema)
+    found = pl.DataFrame(arrow.empty_table()).schema
+    return {name: _plain(dtype) for name, dtype in found.items()}
+
+
+def _plain(dtype: pl.DataType) -> pl.DataType:
+    return pl.Datetime("us") if isinstance(dtype, pl.Datetime) else dtype
+
+
+def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: Path) -> DataFrame:
+    """Return the streaming DataFrame of all sources of a query."""
+    frames = [_splits_of(spark, query, number, source, rows_folder)
+              for number, source in query.sources]  # fmt: skip
+    return reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def _splits_of(spark: SparkSession, query: CompiledQuery, number: int, source: Source,
+               rows_folder: Path) -> DataFrame:  # fmt: skip
+    reader = source.reader
+    if isinstance(reader, Frame):
+        needed = [c for c in source.schema if c in query.required[number] | {source.time}]
+        pack = _packer(number, source, {c: source.schema[c] for c in needed})
+        return reader.frame.select(*[f"`{c}`" for c in needed]).mapInArrow(pack, SPLIT_SCHEMA)
+    if isinstance(reader, Rows):
+        return _file_splits(spark, number, str(rows_folder / str(number)), "arrow", None)
+    assert isinstance(reader, Files)
+    return _file_splits(spark, number, reader.path, reader.format, reader.max_files_per_epoch)
+
+
+def write_rows(query: CompiledQuery, rows_folder: Path) -> None:
+    """Write the rows of the program to files, once, so that a restart reads the same."""
+    for number, source in query.sources:
+        target = rows_folder / str(number) / "rows.arrow"
+        if isinstance(source.reader, Rows) and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            hidden = target.with_name(".rows.arrow.tmp")
+            source.reader.rows.write_ipc(hidden, compression="uncompressed")
+            hidden.rename(target)
+
+
+def _file_splits(spark: SparkSession, number: int, path: str, form: str, limit: int | None,
+                 ) -> DataFrame:  # fmt: skip
+    endings = ",".join(e for ending in EXTENSIONS[form] for e in (ending, ending.upper()))
+    stream = (spark.readStream.format("binaryFile").schema(_BINARY_FILE)
+              .option("pathGlobFilter", f"[!._]*{{{endings}}}"))  # fmt: skip
+    if limit is not None:
+        stream = stream.option("maxFilesPerTrigger", limit)
+    return stream.load(path).selectExpr(
+        f"{number} as source", "unix_micros(modificationTime) as part", "cast(0 as bigint) as seq",
+        "path", "cast(null as bigint) as rows", "cast(null as bigint) as highest",
+        "cast(null as binary) as body")  # fmt: skip
+
+
+def _packer(number: int, source: Source, schema: Mapping[str, pl.DataType],
+            ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:  # fmt: skip
+    """Return the function that packs rows of Spark into splits, inside a Spark task."""
+    types = pa.schema([("source", pa.int32()), ("part", pa.int64()), ("seq", pa.int64()),
+                       ("path", pa.string()), ("rows", pa.int64()), ("highest", pa.int64()),
+                       ("body", pa.binary())])  # fmt: skip
+    time = event_time(source)
+
+    def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        part = context.partitionId() if context else 0
+        for seq, frame in enumerate(_gathered(batches, schema)):
+            highest = frame.select(time).to_series().max()
+            row = {"source": number, "part": part, "seq": seq, "path": None,
+                   "rows": frame.height, "highest": highest, "body": to_bytes(frame)}  # fmt: skip
+            yield pa.RecordBatch.from_pylist([row], schema=types)
+
+    return pack
+
+
+def _gathered(batches: Iterator[pa.RecordBatch], schema: Mapping[str, pl.DataType],
+              ) -> Iterator[pl.DataFrame]:  # fmt: skip
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        if batch.num_rows:
+            waiting.append(batch)
+            rows += batch.num_rows
+        if rows >= _ROWS_PER_SPLIT:
+            yield _frame(waiting, schema)
+            waiting, rows = [], 0
+    if waiting:
+        yield _frame(waiting, schema)
+
+
+def _frame(batches: list[pa.RecordBatch], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    frame = pl.from_arrow(pa.Table.from_batches(batches))
+    assert isinstance(frame, pl.DataFrame)
+    return frame.select(_converted(frame.schema[name], name, dtype) for name, dtype in schema.items())
+
+
+def _converted(found: pl.DataType, name: str, dtype: pl.DataType) -> pl.Expr:
+    column = pl.col(name)
+    if isinstance(found, pl.Datetime) and found.time_zone is not None:
+        column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return column.cast(dtype)
+
+
+def split_of_row(row: Row) -> Split:
+    """Return the split of a row of the streaming DataFrame."""
+    fields: dict[str, Any] = row.asDict()
+    path = fields["path"]
+    body = fields["body"]
+    place = (fields["part"], path) if path is not None else (fields["part"], fields["seq"])
+    return Split(source=fields["source"], ordinal=place, path=path,
+                 body=bytes(body) if body is not None else b"", rows=fields["rows"],
+                 highest=fields["highest"])  # fmt: skip
