@@ -4,10 +4,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import TimestampNTZType
 
 import penstock as ps
 from bench.engines.base import EngineJob, EngineTimes
-from bench.engines.session import CALLS, Query, session, timed
+from bench.engines.session import Query, calls_schema, session, timed
 
 if TYPE_CHECKING:
     from penstock.query.stream import Stream
@@ -43,7 +44,7 @@ def source(spark: SparkSession, job: EngineJob) -> "Stream":
     if job.engine == "penstock-files":
         return ps.read_parquet(str(job.calls), time="ts", max_files_per_epoch=job.files_per_epoch)
     frame = (
-        spark.readStream.schema(CALLS)
+        spark.readStream.schema(calls_schema(TimestampNTZType()))
         .option("maxFilesPerTrigger", job.files_per_epoch)
         .parquet(str(job.calls))
     )

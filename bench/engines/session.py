@@ -10,30 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import (
-    DoubleType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, StructType
 
 from bench.engines.base import EngineJob, EngineTimes
-
-CALLS = StructType(
-    [
-        StructField("src", StringType()),
-        StructField("dst", StringType()),
-        StructField("start", TimestampType()),
-        StructField("end", TimestampType()),
-        StructField("ts", TimestampType()),
-        StructField("district", IntegerType()),
-        StructField("lat", DoubleType()),
-        StructField("lon", DoubleType()),
-    ]
-)
-"""The call records as Spark reads them: times have no zone, as in the files."""
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -57,6 +36,19 @@ class Query(Protocol):
     @property
     def recentProgress(self) -> Any:
         """The last progress reports, oldest first."""
+
+
+def calls_schema(time: DataType) -> StructType:
+    """Return the call records' columns with times of the given type.
+
+    Files hold times without a zone. Spark's watermarks refuse that type, so native reads them
+    as Spark's own `timestamp`, which in a UTC session is the same.
+    """
+    word = time.simpleString()
+    return StructType.fromDDL(
+        f"src string, dst string, start {word}, end {word}, ts {word}, "
+        "district int, lat double, lon double"
+    )
 
 
 def session(work: Path, extra: Mapping[str, str]) -> SparkSession:

@@ -1,7 +1,7 @@
 """Settings: ``spark.penstock.*``, read once when a query starts.
 
-Law: what changes the meaning of a query is pinned in its checkpoint; everything else may change from
-one run to the next.
+Law: what changes the meaning of a query is pinned in its checkpoint; everything else may change
+from one run to the next.
 """
 
 from __future__ import annotations
@@ -33,19 +33,25 @@ class Config:
     strategy: str = "operator-set-cloud"
     maxRefusedRows: int = 10_000  # noqa: N815  # spelled as in spark.penstock.maxRefusedRows
     fsync: bool = True
-    recentProgress: int = 100  # noqa: N815
+    recentProgress: int = 100
 
     def __post_init__(self) -> None:
         from penstock.compiler.split import STRATEGIES
 
         if self.strategy not in STRATEGIES:
-            raise ConfigError(name=f"{PREFIX}strategy", value=self.strategy,
-                              allowed=", ".join(STRATEGIES))  # fmt: skip
-        for name, low in (("buckets", 1), ("instances", 1), ("maxRefusedRows", 0),
-                          ("recentProgress", 1)):  # fmt: skip
+            raise ConfigError(
+                name=f"{PREFIX}strategy", value=self.strategy, allowed=", ".join(STRATEGIES)
+            )
+        for name, low in (
+            ("buckets", 1),
+            ("instances", 1),
+            ("maxRefusedRows", 0),
+            ("recentProgress", 1),
+        ):
             if getattr(self, name) < low:
-                raise ConfigError(name=f"{PREFIX}{name}", value=getattr(self, name),
-                                  allowed=f"{low} or more")  # fmt: skip
+                raise ConfigError(
+                    name=f"{PREFIX}{name}", value=getattr(self, name), allowed=f"{low} or more"
+                )
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], **overrides: Any) -> Config:
@@ -53,10 +59,10 @@ class Config:
 
         >>> Config.from_settings({"spark.penstock.instances": "4"}).instances
         4
-        >>> Config.from_settings({"spark.penstock.instnaces": "4"})
+        >>> Config.from_settings({"spark.penstock.instnaces": "4"})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        penstock.errors.ConfigError: spark.penstock.instnaces='4' is not allowed; allowed: buckets, instances, strategy, maxRefusedRows, fsync, recentProgress
+        penstock.errors.ConfigError: spark.penstock.instnaces='4' is not allowed; allowed: buckets, ...
         """
         known = {field.name: field for field in fields(cls)}
         values: dict[str, Any] = {}

@@ -25,9 +25,13 @@ PASSES: tuple[Pass, ...] = (split_subqueries, place_edges, prune_columns)
 __all__ = ["PASSES", "STRATEGIES", "StrategyCost", "compile_query", "explain", "strategy_cost"]
 
 
-def compile_query(sinks: tuple[Sink, ...], *, strategy: str = "operator-set-cloud",
-                  instances: int | Mapping[int, int] = 1, buckets: int = 1024,
-                  ) -> CompiledQuery:  # fmt: skip
+def compile_query(
+    sinks: tuple[Sink, ...],
+    *,
+    strategy: str = "operator-set-cloud",
+    instances: int | Mapping[int, int] = 1,
+    buckets: int = 1024,
+) -> CompiledQuery:
     """Compile a query.
 
     Args:
@@ -52,7 +56,8 @@ def compile_query(sinks: tuple[Sink, ...], *, strategy: str = "operator-set-clou
 
 def _check_sinks(sinks: tuple[Sink, ...]) -> None:
     targets = [(sink.kind, sink.target) for sink in sinks if sink.kind in ("parquet", "memory")]
-    twice = sorted({f"{kind} {target!r}" for kind, target in targets
-                    if targets.count((kind, target)) > 1})  # fmt: skip
+    twice = sorted(
+        {f"{kind} {target!r}" for kind, target in targets if targets.count((kind, target)) > 1}
+    )
     if twice:
         raise QueryError(problems=[f"two sinks write to the same {target}" for target in twice])

@@ -1,7 +1,7 @@
 """StreamCloud's cost model of the parallelisation strategies (section XI).
 
-``cost = alpha * fan_out + beta * rate * hops``: fan-out is the number of channels between instances,
-hops is how often a row changes instance.
+``cost = alpha * fan_out + beta * rate * hops``: fan-out is the number of channels between
+instances, hops is how often a row changes instance.
 """
 
 from __future__ import annotations

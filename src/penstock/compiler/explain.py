@@ -9,8 +9,11 @@ from penstock.query.nodes import Aggregate
 
 def explain(query: CompiledQuery, *, mermaid: bool = False) -> str:
     """Return how a compiled query runs."""
-    return _mermaid(query) if mermaid else "\n".join(
-        [*_logical(query), *_subqueries(query), *_stages(query), *_costs(query)])  # fmt: skip
+    return (
+        _mermaid(query)
+        if mermaid
+        else "\n".join([*_logical(query), *_subqueries(query), *_stages(query), *_costs(query)])
+    )
 
 
 def _logical(query: CompiledQuery) -> list[str]:
@@ -25,10 +28,11 @@ def _subqueries(query: CompiledQuery) -> list[str]:
     lines = ["", f"== Subqueries ({query.strategy}, {query.buckets} buckets) =="]
     for subquery in query.subqueries:
         lines.append(f"subquery {subquery.id}: {_instances(subquery)}")
-        for edge in query.edges_into(subquery.id):
-            lines.append(f"  in:  {_edge(query, edge)}")
-        for number in subquery.operators:
-            lines.append(f"  run: #{number} {query.nodes[number].title}{_how(query, number)}")
+        lines += [f"  in:  {_edge(query, edge)}" for edge in query.edges_into(subquery.id)]
+        lines += [
+            f"  run: #{number} {query.nodes[number].title}{_how(query, number)}"
+            for number in subquery.operators
+        ]
     return lines
 
 
@@ -86,11 +90,15 @@ def _mermaid(query: CompiledQuery) -> str:
         inside = set(subquery.operators)
         for number in subquery.operators:
             if number != subquery.head:
-                lines += [f"  s{subquery.id}n{i} --> s{subquery.id}n{number}"
-                          for i in query.inputs[number] if i in inside]  # fmt: skip
+                lines += [
+                    f"  s{subquery.id}n{i} --> s{subquery.id}n{number}"
+                    for i in query.inputs[number]
+                    if i in inside
+                ]
     for edge in query.edges:
         head = query.subqueries[edge.to_subquery].head
         label = "partials" if edge.combine else "rows"
-        lines.append(f"  s{edge.from_subquery}n{edge.producer} ==>|{label}| "
-                     f"s{edge.to_subquery}n{head}")  # fmt: skip
+        lines.append(
+            f"  s{edge.from_subquery}n{edge.producer} ==>|{label}| s{edge.to_subquery}n{head}"
+        )
     return "\n".join(lines)

@@ -28,19 +28,30 @@ def fuse_units(query: CompiledQuery) -> CompiledQuery:
     return replace(query, units=_staged(query, groups, group_of))
 
 
-def _staged(query: CompiledQuery, groups: list[list[int]], group_of: dict[int, int]
-            ) -> tuple[Unit, ...]:  # fmt: skip
+def _staged(
+    query: CompiledQuery, groups: list[list[int]], group_of: dict[int, int]
+) -> tuple[Unit, ...]:
     stages: list[int] = []
     taken: dict[int, int] = {}
     units = []
     for number, members in enumerate(groups):
-        before = [stages[group_of[edge.from_subquery]] for member in members
-                  for edge in query.edges_into(member)
-                  if group_of[edge.from_subquery] != number]  # fmt: skip
+        before = [
+            stages[group_of[edge.from_subquery]]
+            for member in members
+            for edge in query.edges_into(member)
+            if group_of[edge.from_subquery] != number
+        ]
         stage = max(before, default=-1) + 1
         instances = query.subqueries[members[0]].instances
-        units.append(Unit(id=number, subqueries=tuple(members), instances=instances, stage=stage,
-                          first_task=taken.get(stage, 0)))  # fmt: skip
+        units.append(
+            Unit(
+                id=number,
+                subqueries=tuple(members),
+                instances=instances,
+                stage=stage,
+                first_task=taken.get(stage, 0),
+            )
+        )
         stages.append(stage)
         taken[stage] = taken.get(stage, 0) + instances
     return tuple(units)

@@ -21,11 +21,17 @@ def place_edges(query: CompiledQuery) -> CompiledQuery:
         node = query.nodes[target.head]
         for producer in query.inputs[target.head]:
             edges += [
-                Edge(id=0, producer=producer, from_subquery=origin.id, to_subquery=target.id,
-                     keys=_keys(node), combine=query.combines(target.head))
+                Edge(
+                    id=0,
+                    producer=producer,
+                    from_subquery=origin.id,
+                    to_subquery=target.id,
+                    keys=_keys(node),
+                    combine=query.combines(target.head),
+                )
                 for origin in query.subqueries
                 if producer in origin.operators
-            ]  # fmt: skip
+            ]
     return replace(query, edges=tuple(replace(edge, id=i) for i, edge in enumerate(edges)))
 
 

@@ -28,8 +28,9 @@ def prune_columns(query: CompiledQuery) -> CompiledQuery:
             ordered.add(number)
     if query.strategy == "operator-cloud":  # a refused row is counted once, wherever it is refused
         ordered |= _before_state(query)
-    return replace(query, required=tuple(frozenset(names) for names in required),
-                   ordered=frozenset(ordered))  # fmt: skip
+    return replace(
+        query, required=tuple(frozenset(names) for names in required), ordered=frozenset(ordered)
+    )
 
 
 def _before_state(query: CompiledQuery) -> set[int]:

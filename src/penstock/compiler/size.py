@@ -18,15 +18,21 @@ MAX_INSTANCES = 4096
 
 def size_subclusters(query: CompiledQuery, instances: int | Mapping[int, int]) -> CompiledQuery:
     """Return the query with the number of instances of each subquery."""
-    wanted = instances if isinstance(instances, Mapping) else dict.fromkeys(
-        range(len(query.subqueries)), instances)  # fmt: skip
+    wanted = (
+        instances
+        if isinstance(instances, Mapping)
+        else dict.fromkeys(range(len(query.subqueries)), instances)
+    )
     limit = min(query.buckets, MAX_INSTANCES)
     sized = []
     for subquery in query.subqueries:
         count = wanted.get(subquery.id, 1)
         if not 1 <= count <= limit:
-            raise ConfigError(name=f"instances of subquery {subquery.id}", value=count,
-                              allowed=f"1 to {limit} (the number of buckets)")  # fmt: skip
+            raise ConfigError(
+                name=f"instances of subquery {subquery.id}",
+                value=count,
+                allowed=f"1 to {limit} (the number of buckets)",
+            )
         head = None if subquery.head is None else query.nodes[subquery.head]
         alone = isinstance(head, Sink) and head.ordered
         sized.append(replace(subquery, instances=1 if alone else count))

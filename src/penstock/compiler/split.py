@@ -21,8 +21,11 @@ def split_subqueries(query: CompiledQuery) -> CompiledQuery:
     operator is one. A stateless operator with inputs from several subqueries belongs to each.
     """
     sources = tuple(number for number, _ in query.sources)
-    heads = [i for i, node in enumerate(query.nodes)
-             if node.stateful or (query.strategy == "operator-cloud" and i not in sources)]  # fmt: skip
+    heads = [
+        i
+        for i, node in enumerate(query.nodes)
+        if node.stateful or (query.strategy == "operator-cloud" and i not in sources)
+    ]
     subqueries = [Subquery(id=0, head=None, operators=_reach(query, sources, heads))]
     for head in heads:
         operators = _reach(query, (head,), heads)

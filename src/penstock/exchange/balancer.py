@@ -28,7 +28,9 @@ def split_by_key(rows: pl.DataFrame, keys: Sequence[str], owners: BucketMap) -> 
     owner = pl.Series(owners.owners, dtype=pl.Int32)
     buckets = rows.select(bucket_of(keys, len(owners.owners)))[BUCKET]
     if buckets.len() != rows.height:  # no keys: the one bucket is a literal
-        buckets = pl.repeat(buckets[0] if buckets.len() else 0, rows.height, dtype=pl.Int32, eager=True)
+        buckets = pl.repeat(
+            buckets[0] if buckets.len() else 0, rows.height, dtype=pl.Int32, eager=True
+        )
     targeted = rows.with_columns(owner.gather(buckets).alias(_TARGET))
     parts = {
         target[0]: part.drop(_TARGET)

@@ -26,8 +26,13 @@ def merge_seen(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return merged
 
 
-def watermarks(query: CompiledQuery, seen: Mapping[int, int], *, idle: frozenset[int] = frozenset(),
-               final: bool = False) -> list[int]:  # fmt: skip
+def watermarks(
+    query: CompiledQuery,
+    seen: Mapping[int, int],
+    *,
+    idle: frozenset[int] = frozenset(),
+    final: bool = False,
+) -> list[int]:
     """Return the watermark of each operator's output: no row below it can still come.
 
     Args:
@@ -59,8 +64,14 @@ def _after(mark: int) -> int:
     return mark if mark in (FINISHED, NOT_STARTED) else mark + 1
 
 
-def input_watermark(query: CompiledQuery, seen: Mapping[int, int], node: int, *,
-                    idle: frozenset[int] = frozenset(), final: bool = False) -> int:  # fmt: skip
+def input_watermark(
+    query: CompiledQuery,
+    seen: Mapping[int, int],
+    node: int,
+    *,
+    idle: frozenset[int] = frozenset(),
+    final: bool = False,
+) -> int:
     """Return the watermark of what comes into a stateful operator."""
     mark = watermarks(query, seen, idle=idle, final=final)[node]
     aggregate = isinstance(query.nodes[node], Aggregate)

@@ -40,9 +40,16 @@ class Payload:
 
     def pack(self) -> bytes:
         """Return the payload as bytes."""
-        header = json.dumps({"kind": self.kind, "stage": self.stage, "task": self.task,
-                             "edge": self.edge, "seen": list(self.seen.items()),
-                             "facts": dict(self.facts)}).encode()  # fmt: skip
+        header = json.dumps(
+            {
+                "kind": self.kind,
+                "stage": self.stage,
+                "task": self.task,
+                "edge": self.edge,
+                "seen": list(self.seen.items()),
+                "facts": dict(self.facts),
+            }
+        ).encode()
         return _LENGTHS.pack(_MAGIC, len(header), len(self.body)) + header + self.body
 
     @classmethod
@@ -57,9 +64,15 @@ class Payload:
         if magic != _MAGIC or len(data) != start + body_bytes:
             raise TaskError(where="exchange", reason="a payload was damaged on its way")
         header = json.loads(data[_LENGTHS.size : start])
-        return cls(kind=header["kind"], stage=header["stage"], task=header["task"],
-                   edge=header["edge"], seen=dict(header["seen"]), facts=header["facts"],
-                   body=data[start:])  # fmt: skip
+        return cls(
+            kind=header["kind"],
+            stage=header["stage"],
+            task=header["task"],
+            edge=header["edge"],
+            seen=dict(header["seen"]),
+            facts=header["facts"],
+            body=data[start:],
+        )
 
 
 def to_bytes(frame: pl.DataFrame) -> bytes:

@@ -73,10 +73,13 @@ class AggregateKernel:
         if not rows:
             return state
         sealed, waiting = self._split(self._merged(rows), watermark)
-        return PaneState(open=waiting, levels=self._seal((), sealed, NOT_STARTED, watermark),
-                         watermark=watermark)  # fmt: skip
+        return PaneState(
+            open=waiting, levels=self._seal((), sealed, NOT_STARTED, watermark), watermark=watermark
+        )
 
-    def advance(self, state: PaneState, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:
+    def advance(
+        self, state: PaneState, arrived: Sequence[pl.DataFrame], watermark: int
+    ) -> Advanced:
         """Take the partials of an epoch and close the windows that the watermark reached."""
         new = self._merged([frame for frame in arrived if frame.height]) if arrived else None
         delta = self._delta(new)
@@ -84,9 +87,12 @@ class AggregateKernel:
         watermark = max(watermark, state.watermark)
         sealed, kept = self._split_all(waiting, watermark)
         if self.panes.per_window == 1:  # a window is a pane, and a sealed pane is a closed window
-            results = self._empty() if sealed is None else self._finish(sealed.rename({PANE: WINDOW}))
-            return Advanced(state=PaneState(open=kept, watermark=watermark), results=results,
-                            delta=delta)  # fmt: skip
+            results = (
+                self._empty() if sealed is None else self._finish(sealed.rename({PANE: WINDOW}))
+            )
+            return Advanced(
+                state=PaneState(open=kept, watermark=watermark), results=results, delta=delta
+            )
         levels = self._seal(state.levels, sealed, state.watermark, watermark)
         results = self._close(levels, state.watermark, watermark)
         after = PaneState(open=kept, levels=self._prune(levels, watermark), watermark=watermark)
@@ -109,14 +115,16 @@ class AggregateKernel:
         end = (pl.col(PANE).floordiv(panes.step) * panes.step + panes.per_window) * panes.width_us
         return rows.with_columns(end.alias(UNTIL))
 
-    def _split_all(self, frames: Sequence[pl.DataFrame], watermark: int
-                   ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:  # fmt: skip
+    def _split_all(
+        self, frames: Sequence[pl.DataFrame], watermark: int
+    ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:
         parts = [self._split(frame, watermark) for frame in frames]
         sealed = [frame for frame, _ in parts if frame is not None and frame.height]
         return self._merged(sealed), tuple(frame for _, kept in parts for frame in kept)
 
-    def _split(self, frame: pl.DataFrame | None, watermark: int
-               ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:  # fmt: skip
+    def _split(
+        self, frame: pl.DataFrame | None, watermark: int
+    ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:
         if frame is None:
             return None, ()
         frontier = self.panes.sealed_before(watermark)
@@ -127,8 +135,13 @@ class AggregateKernel:
         waiting = frame.filter(pl.col(PANE) >= frontier)
         return frame.filter(pl.col(PANE) < frontier), (waiting,)
 
-    def _seal(self, levels: tuple[tuple[Chunk, ...], ...], sealed: pl.DataFrame | None,
-              before: int, now: int) -> tuple[tuple[Chunk, ...], ...]:  # fmt: skip
+    def _seal(
+        self,
+        levels: tuple[tuple[Chunk, ...], ...],
+        sealed: pl.DataFrame | None,
+        before: int,
+        now: int,
+    ) -> tuple[tuple[Chunk, ...], ...]:
         """Add sealed panes to level 0, and to each level above the nodes that became whole."""
         grown = list(levels) or [()] * (self.levels + 1)
         if sealed is not None and sealed.height:
@@ -150,15 +163,20 @@ class AggregateKernel:
         windows = self.panes.closing(filled, before, now)
         if not windows:
             return self._empty()
-        members = [(level, node, window) for window in windows
-                   for level, node in self.panes.nodes_of(window, self.levels)]  # fmt: skip
+        members = [
+            (level, node, window)
+            for window in windows
+            for level, node in self.panes.nodes_of(window, self.levels)
+        ]
         return self._finish(self._gather(levels, members))
 
-    def _gather(self, levels: tuple[tuple[Chunk, ...], ...],
-                members: list[tuple[int, int, int]]) -> pl.DataFrame:  # fmt: skip
+    def _gather(
+        self, levels: tuple[tuple[Chunk, ...], ...], members: list[tuple[int, int, int]]
+    ) -> pl.DataFrame:
         """Return the rows of each window: its nodes' rows, then merged."""
-        table = pl.DataFrame(members, schema={"level": pl.Int64, PANE: pl.Int64, WINDOW: pl.Int64},
-                             orient="row")  # fmt: skip
+        table = pl.DataFrame(
+            members, schema={"level": pl.Int64, PANE: pl.Int64, WINDOW: pl.Int64}, orient="row"
+        )
         found = []
         for level, chunks in enumerate(levels):
             wanted = table.filter(pl.col("level") == level).drop("level")
@@ -170,12 +188,16 @@ class AggregateKernel:
     def _finish(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return result rows from merged partials (or kept rows) with their window."""
         node, outer = self.node, self.node.aggregation.outer
-        values = [e.cast(node.schema[name]).alias(name)
-                  for name, e in zip(node.aggregation.names, outer, strict=True)]  # fmt: skip
+        values = [
+            e.cast(node.schema[name]).alias(name)
+            for name, e in zip(node.aggregation.names, outer, strict=True)
+        ]
         start = pl.col(WINDOW) * node.window.every_us
-        times = [start.cast(pl.Datetime("us")).alias("window_start"),
-                 (start + node.window.size_us).cast(pl.Datetime("us")).alias("window_end"),
-                 (start + node.window.size_us).alias(TIME)]  # fmt: skip
+        times = [
+            start.cast(pl.Datetime("us")).alias("window_start"),
+            (start + node.window.size_us).cast(pl.Datetime("us")).alias("window_end"),
+            (start + node.window.size_us).alias(TIME),
+        ]
         if self.parts is None:
             groups = rows.sort(*ORDER).group_by(*self.by, WINDOW, maintain_order=True)
             lazy = groups.agg(values).lazy()
@@ -183,8 +205,10 @@ class AggregateKernel:
             lazy = rows.lazy().with_columns(parts.finish for parts in self.parts)
             lazy = lazy.with_columns(values)
         hidden = [TIME, SOURCE, POSITION] if self.ordered else [TIME]
-        places = [pl.lit(self.operator, dtype=pl.Int32).alias(SOURCE),
-                  pl.lit(0, dtype=pl.Int64).alias(POSITION)]  # fmt: skip
+        places = [
+            pl.lit(self.operator, dtype=pl.Int32).alias(SOURCE),
+            pl.lit(0, dtype=pl.Int64).alias(POSITION),
+        ]
         return lazy.with_columns(*times, *places).select(*node.schema, *hidden).collect()
 
     def _empty(self) -> pl.DataFrame:
@@ -193,12 +217,15 @@ class AggregateKernel:
             schema |= {SOURCE: pl.Int32(), POSITION: pl.Int64()}
         return pl.DataFrame(schema=schema)
 
-    def _prune(self, levels: tuple[tuple[Chunk, ...], ...], watermark: int
-               ) -> tuple[tuple[Chunk, ...], ...]:  # fmt: skip
+    def _prune(
+        self, levels: tuple[tuple[Chunk, ...], ...], watermark: int
+    ) -> tuple[tuple[Chunk, ...], ...]:
         """Drop the chunks that no open window needs."""
         oldest = (self.panes.last_closed(watermark) + 1) * self.panes.step
-        return tuple(tuple(chunk for chunk in chunks if (chunk.nodes[-1] + 1) << level > oldest)
-                     for level, chunks in enumerate(levels))  # fmt: skip
+        return tuple(
+            tuple(chunk for chunk in chunks if (chunk.nodes[-1] + 1) << level > oldest)
+            for level, chunks in enumerate(levels)
+        )
 
 
 def _kept_columns(node: Aggregate) -> set[str]:

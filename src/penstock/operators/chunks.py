@@ -28,14 +28,20 @@ class Chunk:
         sorted_rows = rows.sort(PANE)
         counts = sorted_rows[PANE].rle()
         offsets = [0, *counts.struct.field("len").cast(pl.Int64).cum_sum().to_list()]
-        return cls(rows=sorted_rows, nodes=tuple(counts.struct.field("value").to_list()),
-                   offsets=tuple(offsets))  # fmt: skip
+        return cls(
+            rows=sorted_rows,
+            nodes=tuple(counts.struct.field("value").to_list()),
+            offsets=tuple(offsets),
+        )
 
     def followed_by(self, other: Chunk) -> Chunk:
         """Return one chunk of two; the other's nodes are all higher."""
         height = self.rows.height
-        return Chunk(rows=pl.concat([self.rows, other.rows]), nodes=self.nodes + other.nodes,
-                     offsets=self.offsets + tuple(height + o for o in other.offsets[1:]))  # fmt: skip
+        return Chunk(
+            rows=pl.concat([self.rows, other.rows]),
+            nodes=self.nodes + other.nodes,
+            offsets=self.offsets + tuple(height + o for o in other.offsets[1:]),
+        )
 
     def slice(self, first: int, last: int) -> pl.DataFrame:
         """Return the rows of ``nodes[first:last]``."""

@@ -21,7 +21,7 @@ from penstock.query.nodes import ORDER
 REGISTER_BITS = 12
 REGISTERS = 1 << REGISTER_BITS
 GAMMA = 1.01 / 0.99
-"""Bins of the quantile sketch grow by this factor, so a bin's middle is within 1 % of its values."""
+"""Bins of the quantile sketch grow by this factor; a bin's middle is within 1 % of its values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +52,11 @@ def _values(call: Call) -> pl.Expr:
 
 
 def _one(name: str, partial: pl.Expr, merge: Callable[[pl.Expr], pl.Expr]) -> Parts:
-    return Parts(partial=(partial.alias(name),), merge=(merge(pl.col(name)).alias(name),),
-                 finish=pl.col(name))  # fmt: skip
+    return Parts(
+        partial=(partial.alias(name),),
+        merge=(merge(pl.col(name)).alias(name),),
+        finish=pl.col(name),
+    )
 
 
 def _len(name: str, call: Call) -> Parts:
@@ -85,11 +88,13 @@ def _sum(name: str, call: Call) -> Parts:
 def _mean(name: str, call: Call) -> Parts:
     total, count = f"{name}_sum", f"{name}_n"
     return Parts(
-        partial=(_summable(call).sum().alias(total),
-                 _values(call).count().cast(pl.Int64).alias(count)),
+        partial=(
+            _summable(call).sum().alias(total),
+            _values(call).count().cast(pl.Int64).alias(count),
+        ),
         merge=(pl.col(total).sum(), pl.col(count).sum()),
         finish=pl.when(pl.col(count) > 0).then(pl.col(total) / pl.col(count)),
-    )  # fmt: skip
+    )
 
 
 def _min(name: str, call: Call) -> Parts:
@@ -106,15 +111,23 @@ def _variance(name: str, call: Call) -> Parts:
     values = _values(call).cast(pl.Float64)
     total = (pl.col(n) * pl.col(mean)).sum() / pl.col(n).sum()
     variance = pl.when(pl.col(n) > call.parameter).then(
-        pl.col(squares) / (pl.col(n) - call.parameter))  # fmt: skip
+        pl.col(squares) / (pl.col(n) - call.parameter)
+    )
     return Parts(
-        partial=(values.count().cast(pl.Int64).alias(n), values.mean().alias(mean),
-                 (values.var(ddof=0) * values.count()).alias(squares)),
-        merge=(pl.col(n).sum(), total.alias(mean),
-               (pl.col(squares).sum() + (pl.col(n) * (pl.col(mean) - total).pow(2)).sum())
-               .alias(squares)),
+        partial=(
+            values.count().cast(pl.Int64).alias(n),
+            values.mean().alias(mean),
+            (values.var(ddof=0) * values.count()).alias(squares),
+        ),
+        merge=(
+            pl.col(n).sum(),
+            total.alias(mean),
+            (pl.col(squares).sum() + (pl.col(n) * (pl.col(mean) - total).pow(2)).sum()).alias(
+                squares
+            ),
+        ),
         finish=variance.sqrt() if call.function == "std" else variance,
-    )  # fmt: skip
+    )
 
 
 def _edge(name: str, call: Call) -> Parts:
@@ -124,13 +137,17 @@ def _edge(name: str, call: Call) -> Parts:
 
     def picked(order: list[pl.Expr], value: pl.Expr) -> tuple[pl.Expr, ...]:
         by = [*order, value]
-        return (*[pick(key.sort_by(by)).alias(k) for key, k in zip(order, keys, strict=True)],
-                pick(value.sort_by(by)).alias(name))  # fmt: skip
+        return (
+            *[pick(key.sort_by(by)).alias(k) for key, k in zip(order, keys, strict=True)],
+            pick(value.sort_by(by)).alias(name),
+        )
 
     assert call.argument is not None
-    return Parts(partial=picked([pl.col(c) for c in ORDER], call.argument),
-                 merge=picked([pl.col(k) for k in keys], pl.col(name)),
-                 finish=pl.col(name))  # fmt: skip
+    return Parts(
+        partial=picked([pl.col(c) for c in ORDER], call.argument),
+        merge=picked([pl.col(k) for k in keys], pl.col(name)),
+        finish=pl.col(name),
+    )
 
 
 def _union(column: pl.Expr) -> pl.Expr:
@@ -149,8 +166,11 @@ def _approx_distinct(name: str, call: Call) -> Parts:
     register = digest % REGISTERS
     rank = (digest // REGISTERS).bitwise_leading_zeros() - REGISTER_BITS + 1
     codes = register.cast(pl.UInt32) * 64 + rank.cast(pl.UInt32)
-    return Parts(partial=(codes.unique().alias(name),), merge=(_union(pl.col(name)).alias(name),),
-                 finish=_estimate(pl.col(name)))  # fmt: skip
+    return Parts(
+        partial=(codes.unique().alias(name),),
+        merge=(_union(pl.col(name)).alias(name),),
+        finish=_estimate(pl.col(name)),
+    )
 
 
 def _estimate(codes: pl.Expr) -> pl.Expr:
@@ -182,7 +202,9 @@ def _nearest_rank(sketch: pl.Expr, q: float) -> pl.Expr:
     bin_, n = pl.element().struct.field("bin"), pl.element().struct.field("n")
     reached = n.sort_by(bin_).cast(pl.Int64).cum_sum()
     wanted = (n.sum().cast(pl.Int64) - 1) * q + 1
-    return sketch.list.eval(bin_.sort_by(bin_).filter(reached >= wanted.floor()).first()).list.first()
+    return sketch.list.eval(
+        bin_.sort_by(bin_).filter(reached >= wanted.floor()).first()
+    ).list.first()
 
 
 def _bin_middle(bin_: pl.Expr) -> pl.Expr:
@@ -191,8 +213,18 @@ def _bin_middle(bin_: pl.Expr) -> pl.Expr:
 
 
 _BUILDERS: dict[str, Callable[[str, Call], Parts]] = {
-    "len": _len, "size": _size, "count": _count, "sum": _sum, "mean": _mean, "min": _min,
-    "max": _max, "var": _variance, "std": _variance, "first": _edge, "last": _edge,
-    "distinct": _distinct, "approx_distinct": _approx_distinct,
+    "len": _len,
+    "size": _size,
+    "count": _count,
+    "sum": _sum,
+    "mean": _mean,
+    "min": _min,
+    "max": _max,
+    "var": _variance,
+    "std": _variance,
+    "first": _edge,
+    "last": _edge,
+    "distinct": _distinct,
+    "approx_distinct": _approx_distinct,
     "approx_quantile": _approx_quantile,
-}  # fmt: skip
+}

@@ -39,14 +39,18 @@ class OrderKernel:
     def advance(self, state: Waiting, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:
         """Take the rows of an epoch and let go, in order, of those below the watermark."""
         new = [frame.select(self.columns) for frame in arrived if frame.height]
-        delta = pl.concat(new).with_columns((pl.col(TIME) + 1).alias(UNTIL)) if new else (
-            pl.DataFrame())  # fmt: skip
+        delta = (
+            pl.concat(new).with_columns((pl.col(TIME) + 1).alias(UNTIL))
+            if new
+            else (pl.DataFrame())
+        )
         empty = pl.DataFrame(schema=dict(self.node.schema) | _ORDER_SCHEMA)
         rows = pl.concat([empty, *state.rows, *new])
         ready = rows.filter(pl.col(TIME) < watermark).sort(self.sort)
         waiting = rows.filter(pl.col(TIME) >= watermark)
-        return Advanced(state=Waiting((waiting,) if waiting.height else ()), results=ready,
-                        delta=delta)  # fmt: skip
+        return Advanced(
+            state=Waiting((waiting,) if waiting.height else ()), results=ready, delta=delta
+        )
 
     def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Return one delta with the rows that still wait."""

@@ -1,8 +1,8 @@
 """The arithmetic of panes and windows; no data.
 
 A window covers ``per_window`` panes and begins every ``step`` panes. Panes are grouped into nodes
-of 2, 4, 8, … panes; a window is the union of at most ``2 log2(per_window)`` nodes. Law: the nodes of
-a window are disjoint and cover exactly its panes.
+of 2, 4, 8, … panes; a window is the union of at most ``2 log2(per_window)`` nodes. Law: the nodes
+of a window are disjoint and cover exactly its panes.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class Panes:
         Panes(width_us=10000000, per_window=6, step=1)
         """
         width = window.pane_us
-        return cls(width_us=width, per_window=window.size_us // width,
-                   step=window.every_us // width)  # fmt: skip
+        return cls(
+            width_us=width, per_window=window.size_us // width, step=window.every_us // width
+        )
 
     def sealed_before(self, watermark: int) -> int:
         """Return the first pane that may still get rows."""

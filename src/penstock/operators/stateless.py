@@ -57,14 +57,17 @@ def _map(node: Map, frame: pl.LazyFrame) -> pl.LazyFrame:
 
 def _apply(node: Apply, frame: pl.DataFrame) -> pl.DataFrame:
     hidden = [name for name in ORDER if name in frame.columns]
-    given = frame.select([name for name in node.inputs[0].schema])
+    given = frame.select(list(node.inputs[0].schema))
     result = node.function(given)
     if not isinstance(result, pl.DataFrame):
-        raise TypeError(f"apply {node.name} must return a Polars DataFrame; "
-                        f"it returned {type(result).__name__}")  # fmt: skip
+        raise TypeError(
+            f"apply {node.name} must return a Polars DataFrame; it returned {type(result).__name__}"
+        )
     if result.height != frame.height:
-        raise ValueError(f"apply {node.name} must return one row for each row; "
-                         f"it got {frame.height} and returned {result.height}")  # fmt: skip
+        raise ValueError(
+            f"apply {node.name} must return one row for each row; "
+            f"it got {frame.height} and returned {result.height}"
+        )
     missing = [name for name in node.schema if name not in result.columns]
     if missing:
         raise ValueError(f"apply {node.name} did not return the declared columns {missing}")
@@ -72,8 +75,12 @@ def _apply(node: Apply, frame: pl.DataFrame) -> pl.DataFrame:
     return declared.hstack(frame.select(hidden)) if hidden else declared
 
 
-def refuse_failing(step: Step, frame: pl.DataFrame, operator: str, limit: int,
-                   ) -> tuple[list[pl.DataFrame], list[Refusal]]:  # fmt: skip
+def refuse_failing(
+    step: Step,
+    frame: pl.DataFrame,
+    operator: str,
+    limit: int,
+) -> tuple[list[pl.DataFrame], list[Refusal]]:
     """Run a step over a frame; where it raises, find the rows to blame by halving.
 
     Args:

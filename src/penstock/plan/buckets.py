@@ -5,7 +5,7 @@ Law: at any time every bucket has exactly one owner, so every key has exactly on
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -57,7 +57,7 @@ class BucketSet:
                 ranges.append((bucket, bucket + 1))
         return cls(tuple(ranges))
 
-    def __iter__(self) -> Iterable[int]:  # type: ignore[misc]  # a generator is enough
+    def __iter__(self) -> Iterator[int]:
         return (b for lo, hi in self.ranges for b in range(lo, hi))
 
     def __contains__(self, bucket: int) -> bool:
@@ -67,8 +67,14 @@ class BucketSet:
         return bool(self.ranges)
 
     def __and__(self, other: BucketSet) -> BucketSet:
-        return BucketSet(tuple((max(a, c), min(b, d)) for a, b in self.ranges
-                               for c, d in other.ranges if max(a, c) < min(b, d)))  # fmt: skip
+        return BucketSet(
+            tuple(
+                (max(a, c), min(b, d))
+                for a, b in self.ranges
+                for c, d in other.ranges
+                if max(a, c) < min(b, d)
+            )
+        )
 
     def __sub__(self, other: BucketSet) -> BucketSet:
-        return BucketSet.of(set(self.__iter__()) - set(other.__iter__()))  # type: ignore[call-overload]
+        return BucketSet.of(set(self) - set(other))

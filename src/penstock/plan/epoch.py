@@ -104,17 +104,22 @@ class TaskReport:
     def from_json(cls, text: str | bytes) -> TaskReport:
         """Return the report of JSON made by `to_json`."""
         raw: dict[str, Any] = json.loads(text)
-        return cls(**raw | {
-            "counts": {int(k): SourceCount(**v) for k, v in raw["counts"].items()},
-            "arrived": {int(k): v for k, v in raw["arrived"].items()},
-            "seen": {int(k): v for k, v in raw["seen"].items()},
-            "added": {k: tuple(segment_ref(r) for r in v) for k, v in raw["added"].items()},
-            "dropped": {op: {n: _ranges(r) for n, r in names.items()}
-                        for op, names in raw["dropped"].items()},
-            "staged": tuple(StagedFile(**s) for s in raw["staged"]),
-            "refused": tuple((int(s), int(p)) for s, p in raw["refused"]),
-            "rows_out": {int(k): v for k, v in raw["rows_out"].items()},
-        })  # fmt: skip
+        return cls(
+            **raw
+            | {
+                "counts": {int(k): SourceCount(**v) for k, v in raw["counts"].items()},
+                "arrived": {int(k): v for k, v in raw["arrived"].items()},
+                "seen": {int(k): v for k, v in raw["seen"].items()},
+                "added": {k: tuple(segment_ref(r) for r in v) for k, v in raw["added"].items()},
+                "dropped": {
+                    op: {n: _ranges(r) for n, r in names.items()}
+                    for op, names in raw["dropped"].items()
+                },
+                "staged": tuple(StagedFile(**s) for s in raw["staged"]),
+                "refused": tuple((int(s), int(p)) for s, p in raw["refused"]),
+                "rows_out": {int(k): v for k, v in raw["rows_out"].items()},
+            }
+        )
 
 
 def segment_ref(raw: Mapping[str, Any]) -> SegmentRef:

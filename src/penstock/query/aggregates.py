@@ -22,7 +22,7 @@ _PLAIN = {"Sum": "sum", "Mean": "mean", "NUnique": "distinct", "First": "first",
 ORDERED_CALLS = frozenset({"first", "last"})
 
 
-class NotMergeable(Exception):
+class NotMergeable(Exception):  # noqa: N818  # a finding, not a failure
     """An aggregate expression that must keep its rows."""
 
 
@@ -114,8 +114,10 @@ def _rewrite(node: Any, calls: list[Call], schema: Schema) -> Any:
     if call is not None:
         return {"Column": f"__a{_number(_checked(call, schema), calls)}"}
     if isinstance(node, dict):
-        return {key: _rewrite(child, calls, schema) if key not in ("Literal", "Column") else child
-                for key, child in node.items()}  # fmt: skip
+        return {
+            key: _rewrite(child, calls, schema) if key not in ("Literal", "Column") else child
+            for key, child in node.items()
+        }
     if isinstance(node, list):
         return [_rewrite(child, calls, schema) for child in node]
     return node
@@ -134,7 +136,7 @@ def _call(node: Any) -> Call | None:
         return Call(function="len")
     if not isinstance(node, dict) or len(node) != 1:
         return None
-    (kind, body), = node.items()
+    ((kind, body),) = node.items()
     if kind == "Agg":
         return _agg_call(body)
     if kind == "Function":
@@ -143,7 +145,7 @@ def _call(node: Any) -> Call | None:
 
 
 def _agg_call(body: dict[str, Any]) -> Call:
-    (name, argument), = body.items()
+    ((name, argument),) = body.items()
     if name in _PLAIN:
         return _with_argument(_PLAIN[name], argument)
     if name in ("Min", "Max") and not argument.get("propagate_nans", False):
@@ -193,8 +195,13 @@ def _checked(call: Call, schema: Schema) -> Call:
         raise NotMergeable from error
     if not _supported(call.function, dtype):
         raise NotMergeable
-    return Call(function=call.function, argument=call.argument, keep=call.keep,
-                parameter=call.parameter, dtype=dtype)  # fmt: skip
+    return Call(
+        function=call.function,
+        argument=call.argument,
+        keep=call.keep,
+        parameter=call.parameter,
+        dtype=dtype,
+    )
 
 
 def _supported(function: str, dtype: pl.DataType) -> bool:
@@ -222,8 +229,12 @@ def result_type(call: Call) -> pl.DataType:
 def value_types(aggregation: Aggregation, schema: Schema) -> dict[str, pl.DataType]:
     """Return the types of an aggregation's values."""
     if aggregation.calls is None:
-        return {name: infer_aggregate(expression, schema)
-                for name, expression in zip(aggregation.names, aggregation.outer, strict=True)}  # fmt: skip
+        return {
+            name: infer_aggregate(expression, schema)
+            for name, expression in zip(aggregation.names, aggregation.outer, strict=True)
+        }
     results = {f"__a{i}": result_type(call) for i, call in enumerate(aggregation.calls)}
-    return {name: infer(expression, results)
-            for name, expression in zip(aggregation.names, aggregation.outer, strict=True)}  # fmt: skip
+    return {
+        name: infer(expression, results)
+        for name, expression in zip(aggregation.names, aggregation.outer, strict=True)
+    }

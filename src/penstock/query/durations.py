@@ -12,14 +12,25 @@ MICROS = 1
 MILLIS = 1_000
 SECOND = 1_000_000
 _UNITS = {
-    "us": MICROS, "microsecond": MICROS, "µs": MICROS,
-    "ms": MILLIS, "millisecond": MILLIS,
-    "s": SECOND, "sec": SECOND, "second": SECOND,
-    "m": 60 * SECOND, "min": 60 * SECOND, "minute": 60 * SECOND,
-    "h": 3600 * SECOND, "hr": 3600 * SECOND, "hour": 3600 * SECOND,
-    "d": 86_400 * SECOND, "day": 86_400 * SECOND,
-    "w": 7 * 86_400 * SECOND, "week": 7 * 86_400 * SECOND,
-}  # fmt: skip
+    "us": MICROS,
+    "microsecond": MICROS,
+    "µs": MICROS,
+    "ms": MILLIS,
+    "millisecond": MILLIS,
+    "s": SECOND,
+    "sec": SECOND,
+    "second": SECOND,
+    "m": 60 * SECOND,
+    "min": 60 * SECOND,
+    "minute": 60 * SECOND,
+    "h": 3600 * SECOND,
+    "hr": 3600 * SECOND,
+    "hour": 3600 * SECOND,
+    "d": 86_400 * SECOND,
+    "day": 86_400 * SECOND,
+    "w": 7 * 86_400 * SECOND,
+    "week": 7 * 86_400 * SECOND,
+}
 _PART = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*(?:,|and)?\s*", re.IGNORECASE)
 
 Duration = str | timedelta
@@ -73,8 +84,14 @@ def format_duration(micros: int) -> str:
     ('1h 30m', '0s')
     """
     parts = []
-    for unit, size in (("d", 86_400 * SECOND), ("h", 3600 * SECOND), ("m", 60 * SECOND),
-                       ("s", SECOND), ("ms", MILLIS), ("us", MICROS)):  # fmt: skip
+    for unit, size in (
+        ("d", 86_400 * SECOND),
+        ("h", 3600 * SECOND),
+        ("m", 60 * SECOND),
+        ("s", SECOND),
+        ("ms", MILLIS),
+        ("us", MICROS),
+    ):
         count, micros = divmod(micros, size)
         if count:
             parts.append(f"{count}{unit}")

@@ -19,7 +19,7 @@ ExpressionLike = str | pl.Expr
 UNKNOWN: pl.DataType = pl.Unknown()
 
 
-class ExpressionProblem(Exception):
+class ExpressionProblem(Exception):  # noqa: N818  # a finding that the front end collects
     """Why an expression cannot be used; the front end collects these."""
 
 

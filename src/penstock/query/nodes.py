@@ -96,6 +96,7 @@ class Source(Node):
 
     @property
     def title(self) -> str:
+        """What the operator does, in a few words."""
         kind = self.reader.format if isinstance(self.reader, Files) else type(self.reader).__name__
         return f"source {self.name} ({kind.lower()})"
 
@@ -110,6 +111,7 @@ class Map(Node):
 
     @property
     def title(self) -> str:
+        """What the operator does, in a few words."""
         named = zip((name for name, _ in self.columns), self.texts, strict=True)
         body = ", ".join(name if name == text else f"{name} = {text}" for name, text in named)
         return f"{'map' if self.keep else 'select'} {body}"
@@ -125,6 +127,7 @@ class Filter(Node):
 
     @property
     def title(self) -> str:
+        """What the operator does, in a few words."""
         return f"{self.label} {self.text}"
 
 
@@ -142,6 +145,7 @@ class Apply(Node):
 
     @property
     def title(self) -> str:
+        """What the operator does, in a few words."""
         return f"apply {self.name}"
 
 
@@ -155,10 +159,12 @@ class Aggregate(Node):
 
     @property
     def stateful(self) -> bool:
+        """Whether the operator keeps rows or results from one epoch to the next."""
         return True
 
     @property
     def title(self) -> str:
+        """What the operator does, in a few words."""
         values = ", ".join(self.aggregation.names)
         by = f" by {', '.join(self.by)}" if self.by else ""
         return f"aggregate {values}{by} over {self.window}"
@@ -174,10 +180,12 @@ class Sink(Node):
 
     @property
     def stateful(self) -> bool:
+        """Whether the operator keeps rows or results from one epoch to the next."""
         return self.ordered
 
     @property
     def title(self) -> str:
+        """What the operator does, in a few words."""
         where = f" {self.target}" if isinstance(self.target, str) else ""
         return f"write {self.kind}{where}{' in order' if self.ordered else ''}"
 
@@ -195,5 +203,7 @@ def topological(sinks: tuple[Sink, ...]) -> tuple[Node, ...]:
     for sink in sinks:
         visit(sink)
     nodes = list(seen.values())
-    return tuple([n for n in nodes if isinstance(n, Source)]
-                 + [n for n in nodes if not isinstance(n, Source)])  # fmt: skip
+    return tuple(
+        [n for n in nodes if isinstance(n, Source)]
+        + [n for n in nodes if not isinstance(n, Source)]
+    )

@@ -15,19 +15,84 @@ import polars as pl
 
 from penstock.query.sketches import to_tree
 
-_WHOLE_COLUMN_NODES = frozenset({
-    "Agg", "Len", "Over", "Rolling", "Sort", "SortBy", "Gather", "Filter", "Slice", "Explode",
-})  # fmt: skip
-_WHOLE_COLUMN_FUNCTIONS = frozenset({
-    "All", "Any", "ApproxNUnique", "ArgMax", "ArgMin", "ArgSort", "ArgUnique", "ArgWhere",
-    "BottomK", "BottomKBy", "ConcatVertical", "Correlation", "CumCount", "CumMax", "CumMin",
-    "CumProd", "CumSum", "Diff", "DropNans", "DropNulls", "Entropy", "EwmMean", "EwmStd",
-    "EwmVar", "FillNullWithStrategy", "GatherEvery", "Hist", "Interpolate", "InterpolateBy",
-    "IsDuplicated", "IsFirstDistinct", "IsLastDistinct", "IsUnique", "Kurtosis", "Mode",
-    "PctChange", "PeakMax", "PeakMin", "QCut", "Quantile", "RLE", "RLEID", "Random", "Range",
-    "Rank", "Repeat", "Reverse", "RollingExpr", "RollingExprBy", "Shift", "ShiftAndFill", "Skew",
-    "TopK", "TopKBy", "Unique", "UniqueCounts", "ValueCounts",
-})  # fmt: skip
+_WHOLE_COLUMN_NODES = frozenset(
+    {
+        "Agg",
+        "Len",
+        "Over",
+        "Rolling",
+        "Sort",
+        "SortBy",
+        "Gather",
+        "Filter",
+        "Slice",
+        "Explode",
+    }
+)
+_WHOLE_COLUMN_FUNCTIONS = frozenset(
+    {
+        "All",
+        "Any",
+        "ApproxNUnique",
+        "ArgMax",
+        "ArgMin",
+        "ArgSort",
+        "ArgUnique",
+        "ArgWhere",
+        "BottomK",
+        "BottomKBy",
+        "ConcatVertical",
+        "Correlation",
+        "CumCount",
+        "CumMax",
+        "CumMin",
+        "CumProd",
+        "CumSum",
+        "Diff",
+        "DropNans",
+        "DropNulls",
+        "Entropy",
+        "EwmMean",
+        "EwmStd",
+        "EwmVar",
+        "FillNullWithStrategy",
+        "GatherEvery",
+        "Hist",
+        "Interpolate",
+        "InterpolateBy",
+        "IsDuplicated",
+        "IsFirstDistinct",
+        "IsLastDistinct",
+        "IsUnique",
+        "Kurtosis",
+        "Mode",
+        "PctChange",
+        "PeakMax",
+        "PeakMin",
+        "QCut",
+        "Quantile",
+        "RLE",
+        "RLEID",
+        "Random",
+        "Range",
+        "Rank",
+        "Repeat",
+        "Reverse",
+        "RollingExpr",
+        "RollingExprBy",
+        "Shift",
+        "ShiftAndFill",
+        "Skew",
+        "TopK",
+        "TopKBy",
+        "Unique",
+        "UniqueCounts",
+        "ValueCounts",
+    }
+)
+
+
+_NAMING = frozenset({"function", "Boolean", "StringExpr", "TemporalExpr"})
 
 
 def is_row_wise(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
@@ -60,9 +125,7 @@ def _names(node: Any) -> Iterator[str]:
             if key in ("Column", "Literal"):
                 continue
             yield key
-            if key == "function" and isinstance(child, str):
-                yield child
-            elif key in ("Boolean", "StringExpr", "TemporalExpr") and isinstance(child, str):
+            if isinstance(child, str) and key in _NAMING:
                 yield child
             yield from _names(child)
 

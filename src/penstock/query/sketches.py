@@ -72,7 +72,9 @@ def _sketch(node: exp.Expression) -> pl.Expr | None:
         q = float(node.args["quantile"].name)
         return approx_quantile(pl.sql_expr(node.this.sql(dialect="postgres")), q)
     if isinstance(node, exp.Anonymous):
-        return _named_sketch(node.name.lower(), [a.sql(dialect="postgres") for a in node.expressions])
+        return _named_sketch(
+            node.name.lower(), [a.sql(dialect="postgres") for a in node.expressions]
+        )
     return None
 
 

@@ -68,8 +68,14 @@ class Stream:
         clash = [f"select: column {name!r} is given twice" for name in names if name in columns]
         return self._map("select", found | columns, keep=False, problems=clash)
 
-    def _map(self, verb: str, columns: Mapping[str, ExpressionLike], *, keep: bool,
-             problems: Iterable[str] = ()) -> Stream:  # fmt: skip
+    def _map(
+        self,
+        verb: str,
+        columns: Mapping[str, ExpressionLike],
+        *,
+        keep: bool,
+        problems: Iterable[str] = (),
+    ) -> Stream:
         found = list(problems)
         if not columns:
             found.append(f"{verb}: no columns given")
@@ -81,16 +87,18 @@ class Stream:
             schema[name] = dtype
             parsed.append((name, value.alias(name)))
         texts = tuple(_text(expression) for expression in columns.values())
-        node = nodes.Map(inputs=(self._node,), schema=schema, columns=tuple(parsed), keep=keep,
-                         texts=texts)  # fmt: skip
+        node = nodes.Map(
+            inputs=(self._node,), schema=schema, columns=tuple(parsed), keep=keep, texts=texts
+        )
         return self._then(node, found)
 
     def filter(self, predicate: ExpressionLike) -> Stream:
         """Keep the rows for which the predicate is true; null counts as not true."""
         found: list[str] = []
         value = self._predicate("filter", predicate, found)
-        node = nodes.Filter(inputs=(self._node,), schema=self._node.schema, predicate=value,
-                            text=_text(predicate))  # fmt: skip
+        node = nodes.Filter(
+            inputs=(self._node,), schema=self._node.schema, predicate=value, text=_text(predicate)
+        )
         return self._then(node, found)
 
     def route(self, *predicates: ExpressionLike, rest: bool = False) -> tuple[Stream, ...]:
@@ -107,7 +115,9 @@ class Stream:
         found: list[str] = [] if predicates else ["route: no predicates given"]
         values = [self._predicate(f"route {i}", p, found) for i, p in enumerate(predicates)]
         outputs = [
-            self._branch([*[~earlier for earlier in values[:i]], value], _text(predicates[i]), found)
+            self._branch(
+                [*[~earlier for earlier in values[:i]], value], _text(predicates[i]), found
+            )
             for i, value in enumerate(values)
         ]
         if rest:
@@ -116,8 +126,13 @@ class Stream:
 
     def _branch(self, conditions: list[pl.Expr], text: str, found: list[str]) -> Stream:
         predicate = pl.all_horizontal(conditions) if conditions else pl.lit(True)
-        node = nodes.Filter(inputs=(self._node,), schema=self._node.schema, predicate=predicate,
-                            text=text, label="route")  # fmt: skip
+        node = nodes.Filter(
+            inputs=(self._node,),
+            schema=self._node.schema,
+            predicate=predicate,
+            text=text,
+            label="route",
+        )
         return self._then(node, found)
 
     def union(self, *others: Stream) -> Stream:
@@ -130,8 +145,13 @@ class Stream:
         node = nodes.Union(inputs=inputs, schema=self._node.schema)
         return self._then(node, [*earlier, *found])
 
-    def apply(self, function: Callable[[pl.DataFrame], pl.DataFrame], *,
-              schema: Mapping[str, Any], name: str | None = None) -> Stream:  # fmt: skip
+    def apply(
+        self,
+        function: Callable[[pl.DataFrame], pl.DataFrame],
+        *,
+        schema: Mapping[str, Any],
+        name: str | None = None,
+    ) -> Stream:
         """Run a function over frames of rows.
 
         The function gets any number of rows and returns one row for each, in order, with the
@@ -143,7 +163,7 @@ class Stream:
             schema: The columns and types that it returns.
             name: What to call it in plans and errors; the function's own name unless given.
         """
-        label = name or getattr(function, "__name__", "function")
+        label = name or str(getattr(function, "__name__", "function"))
         found = [problem for column in schema for problem in _reserved(f"apply {label}", column)]
         if not schema:
             found.append(f"apply {label}: the output schema is empty")
@@ -151,8 +171,9 @@ class Stream:
         node = nodes.Apply(inputs=(self._node,), schema=declared, function=function, name=label)
         return self._then(node, found)
 
-    def aggregate(self, *, window: TimeWindow, by: str | Iterable[str] = (),
-                  **values: ExpressionLike) -> Stream:  # fmt: skip
+    def aggregate(
+        self, *, window: TimeWindow, by: str | Iterable[str] = (), **values: ExpressionLike
+    ) -> Stream:
         """Aggregate per group and window.
 
         The result has the grouping columns, ``window_start``, ``window_end`` and the values; its
@@ -168,22 +189,28 @@ class Stream:
         found = [f"aggregate: {problem}" for problem in window.problems()]
         schema = self._node.schema
         found += [f"aggregate by: {unknown_column(k, schema)}" for k in keys if k not in schema]
-        found += [f"aggregate by: column {k!r} is given twice" for k in set(keys)
-                  if keys.count(k) > 1]  # fmt: skip
+        found += [
+            f"aggregate by: column {k!r} is given twice" for k in set(keys) if keys.count(k) > 1
+        ]
         if not values:
             found.append("aggregate: no values given; for example calls='count(*)'")
         parsed = self._values(keys, values, found)
         output: dict[str, pl.DataType] = {k: schema.get(k, UNKNOWN) for k in keys}
         output |= dict.fromkeys(WINDOW_COLUMNS, pl.Datetime("us"))
         aggregation = take_apart(parsed, self._node.schema)
-        output |= value_types(aggregation, schema) if not found and not self._problems else {
-            name: UNKNOWN for name in values}  # fmt: skip
-        node = nodes.Aggregate(inputs=(self._node,), schema=output, by=keys, window=window,
-                               aggregation=aggregation)  # fmt: skip
+        output |= (
+            value_types(aggregation, schema)
+            if not found and not self._problems
+            else dict.fromkeys(values, UNKNOWN)
+        )
+        node = nodes.Aggregate(
+            inputs=(self._node,), schema=output, by=keys, window=window, aggregation=aggregation
+        )
         return self._then(node, found)
 
-    def _values(self, keys: tuple[str, ...], values: Mapping[str, ExpressionLike],
-                found: list[str]) -> dict[str, pl.Expr]:  # fmt: skip
+    def _values(
+        self, keys: tuple[str, ...], values: Mapping[str, ExpressionLike], found: list[str]
+    ) -> dict[str, pl.Expr]:
         parsed = {}
         for name, expression in values.items():
             found += _reserved("aggregate", name)
@@ -206,7 +233,9 @@ class Stream:
         """Print each epoch's results, at most ``rows`` of them."""
         return self._sink("console", rows, ordered)
 
-    def foreach_batch(self, function: Callable[[Any, int], None], *, ordered: bool = False) -> Sinks:
+    def foreach_batch(
+        self, function: Callable[[Any, int], None], *, ordered: bool = False
+    ) -> Sinks:
         """Call ``function(spark_frame, epoch)`` with each epoch's results.
 
         After a crash the call may be repeated with the same epoch number and the same rows.
@@ -216,8 +245,13 @@ class Stream:
     def _sink(self, kind: str, target: Any, ordered: bool) -> Sinks:
         if self._problems:
             raise QueryError(problems=self._problems)
-        node = nodes.Sink(inputs=(self._node,), schema=self._node.schema, kind=kind, target=target,
-                          ordered=ordered)  # fmt: skip
+        node = nodes.Sink(
+            inputs=(self._node,),
+            schema=self._node.schema,
+            kind=kind,
+            target=target,
+            ordered=ordered,
+        )
         return Sinks((node,))
 
     def _predicate(self, verb: str, predicate: ExpressionLike, found: list[str]) -> pl.Expr:
@@ -226,9 +260,13 @@ class Stream:
             found.append(f"{verb}: a predicate must be true or false; it is {dtype}")
         return value.fill_null(False)
 
-    def _checked(self, verb: str, expression: ExpressionLike,
-                 infer: Callable[..., pl.DataType], found: list[str],
-                 ) -> tuple[pl.Expr, pl.DataType]:  # fmt: skip
+    def _checked(
+        self,
+        verb: str,
+        expression: ExpressionLike,
+        infer: Callable[..., pl.DataType],
+        found: list[str],
+    ) -> tuple[pl.Expr, pl.DataType]:
         try:
             value = parse(expression)
             return value, infer(value, self._node.schema)
@@ -251,13 +289,15 @@ class Sinks:
         """Return one query that also feeds the sinks of others, in the same epochs."""
         return Sinks((*self.sinks, *[sink for other in others for sink in other.sinks]))
 
-    def explain(self, *, strategy: str = "operator-set-cloud", instances: int = 1,
-                mermaid: bool = False) -> str:  # fmt: skip
+    def explain(
+        self, *, strategy: str = "operator-set-cloud", instances: int = 1, mermaid: bool = False
+    ) -> str:
         """Return how the query runs: its operators, subqueries, stages and shuffles."""
         from penstock.compiler import compile_query, explain
 
-        return explain(compile_query(self.sinks, strategy=strategy, instances=instances),
-                       mermaid=mermaid)  # fmt: skip
+        return explain(
+            compile_query(self.sinks, strategy=strategy, instances=instances), mermaid=mermaid
+        )
 
     def start(self, spark: SparkSession, **options: Any) -> Query:
         """Start the query on Spark; see `penstock.runtime.spark.start.start` for the options."""
@@ -273,19 +313,26 @@ def _text(expression: ExpressionLike) -> str:
 
 
 def _reserved(verb: str, name: str) -> list[str]:
-    return [f"{verb}: column names that begin with '__' are reserved; name={name!r}"] if (
-        name.startswith("__")) else []  # fmt: skip
+    return (
+        [f"{verb}: column names that begin with '__' are reserved; name={name!r}"]
+        if (name.startswith("__"))
+        else []
+    )
 
 
-def _schema_clash(index: int, left: Mapping[str, pl.DataType],
-                  right: Mapping[str, pl.DataType]) -> list[str]:  # fmt: skip
+def _schema_clash(
+    index: int, left: Mapping[str, pl.DataType], right: Mapping[str, pl.DataType]
+) -> list[str]:
     if UNKNOWN in left.values() or UNKNOWN in right.values():
         return []
     if set(left) != set(right):
         odd = sorted(set(left) ^ set(right))
         return [f"union: input {index} has other columns; not in both: {', '.join(odd)}"]
-    return [f"union: input {index} has type {right[name]} for {name!r}; expected {left[name]}"
-            for name in left if left[name] != right[name]]  # fmt: skip
+    return [
+        f"union: input {index} has type {right[name]} for {name!r}; expected {left[name]}"
+        for name in left
+        if left[name] != right[name]
+    ]
 
 
 def _dtype(dtype: Any) -> pl.DataType:

@@ -17,9 +17,14 @@ from penstock.query.nodes import ORDER, POSITION, SOURCE, Source
 from penstock.sources.files import Rejected
 
 SCHEMA: dict[str, pl.DataType] = {
-    "source": pl.Int32(), "path": pl.String(), "position": pl.Int64(), "operator": pl.String(),
-    "reason": pl.String(), "rows": pl.Int64(), "row": pl.String(),
-}  # fmt: skip
+    "source": pl.Int32(),
+    "path": pl.String(),
+    "position": pl.Int64(),
+    "operator": pl.String(),
+    "reason": pl.String(),
+    "rows": pl.Int64(),
+    "row": pl.String(),
+}
 
 
 class DeadLetters:
@@ -44,8 +49,14 @@ class DeadLetters:
 
     def add_unreadable(self, source: int, rejected: Rejected) -> None:
         """Add a row or a file that could not be read."""
-        self._add(source=source, path=rejected.path, operator="read", reason=rejected.reason,
-                  rows=rejected.rows, row=rejected.row)  # fmt: skip
+        self._add(
+            source=source,
+            path=rejected.path,
+            operator="read",
+            reason=rejected.reason,
+            rows=rejected.rows,
+            row=rejected.row,
+        )
 
     def add_timeless(self, number: int, source: Source, rows: pl.DataFrame) -> None:
         """Add rows without an event time."""
@@ -69,8 +80,14 @@ class DeadLetters:
                 continue
             new = place not in self._positions
             self._positions.add(place)
-            self._add(source=place[0], position=place[1], operator=refusal.operator,
-                      reason=refusal.reason, rows=int(new), row=text)  # fmt: skip
+            self._add(
+                source=place[0],
+                position=place[1],
+                operator=refusal.operator,
+                reason=refusal.reason,
+                rows=int(new),
+                row=text,
+            )
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:
@@ -81,8 +98,9 @@ class DeadLetters:
         self._letters.append(letter)
         self._rows += max(1, letter["rows"])
         if self._rows > self.limit:
-            raise RefusedLimitError(refused=self._rows, limit=self.limit, epoch=self.epoch,
-                                    reason=self.first_reason)  # fmt: skip
+            raise RefusedLimitError(
+                refused=self._rows, limit=self.limit, epoch=self.epoch, reason=self.first_reason
+            )
 
     def frame(self) -> pl.DataFrame:
         """Return the letters as rows."""
@@ -97,5 +115,7 @@ def _as_json(rows: pl.DataFrame) -> list[str]:
     if not rows.height:
         return []
     visible = rows.select([name for name in rows.columns if name not in ORDER])
-    texts: list[str] = visible.select(pl.struct(pl.all()).struct.json_encode()).to_series().to_list()
+    texts: list[str] = (
+        visible.select(pl.struct(pl.all()).struct.json_encode()).to_series().to_list()
+    )
     return texts

@@ -54,8 +54,15 @@ class EpochResult:
 class Driver:
     """Runs the epochs of one query on one checkpoint."""
 
-    def __init__(self, query: CompiledQuery, checkpoint: Path, config: Config, *,
-                 publisher: Publisher, clock: Callable[[], float] = time.time) -> None:  # fmt: skip
+    def __init__(
+        self,
+        query: CompiledQuery,
+        checkpoint: Path,
+        config: Config,
+        *,
+        publisher: Publisher,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         """Open a checkpoint for a query, or begin a new one."""
         self.root = checkpoint / "penstock"
         self.root.mkdir(parents=True, exist_ok=True)
@@ -64,8 +71,11 @@ class Driver:
         pin(self.root, query)
         self.log = ManifestLog(self.root)
         self.log.remove_orphans()
-        self.staging = {number: str(staging_folder(sink.target).resolve())
-                        for number, sink in query.sinks if sink.kind == "parquet"}  # fmt: skip
+        self.staging = {
+            number: str(staging_folder(sink.target).resolve())
+            for number, sink in query.sinks
+            if sink.kind == "parquet"
+        }
         self.last = self.log.newest()
         self._lock = threading.Lock()
         if self.last is not None:
@@ -90,32 +100,57 @@ class Driver:
             done = self.log.read(epoch)
             if done is not None:
                 self._publish(done)
-                return EpochResult(manifest=done, counts={}, reports=(), replayed=True,
-                                   seconds=time.perf_counter() - since)  # fmt: skip
+                return EpochResult(
+                    manifest=done,
+                    counts={},
+                    reports=(),
+                    replayed=True,
+                    seconds=time.perf_counter() - since,
+                )
             self._check_follows(epoch)
-            plan = make_plan(self.query, self.last, epoch=epoch, checkpoint=str(self.root),
-                             config=self.config, staging=self.staging, now=self.clock(),
-                             final=final)  # fmt: skip
+            plan = make_plan(
+                self.query,
+                self.last,
+                epoch=epoch,
+                checkpoint=str(self.root),
+                config=self.config,
+                staging=self.staging,
+                now=self.clock(),
+                final=final,
+            )
             reports = tuple(execute(self.query, plan))
-            manifest = make_manifest(plan, self.last, reports, limit=self.config.maxRefusedRows,
-                                     now=self.clock())  # fmt: skip
+            manifest = make_manifest(
+                plan, self.last, reports, limit=self.config.maxRefusedRows, now=self.clock()
+            )
             self.log.commit(manifest, fsync=self.config.fsync)
             self.last = manifest
             self._publish(manifest)
             self.log.retire(epoch)
-            return EpochResult(manifest=manifest, counts=epoch_counts(reports), reports=reports,
-                               seconds=time.perf_counter() - since)  # fmt: skip
+            return EpochResult(
+                manifest=manifest,
+                counts=epoch_counts(reports),
+                reports=reports,
+                seconds=time.perf_counter() - since,
+            )
 
     def _check_follows(self, epoch: int) -> None:
         expected = self.last.epoch + 1 if self.last else 0
         if self.last is not None and self.last.final:
-            raise CheckpointError(path=str(self.root), reason=(
-                "the query was finished and all its windows were closed; "
-                "use a new checkpoint folder for new input"))  # fmt: skip
+            raise CheckpointError(
+                path=str(self.root),
+                reason=(
+                    "the query was finished and all its windows were closed; "
+                    "use a new checkpoint folder for new input"
+                ),
+            )
         if epoch != expected:
-            raise CheckpointError(path=str(self.root), reason=(
-                f"epoch {epoch} does not follow epoch {expected - 1}; "
-                "Spark's part of the checkpoint and Penstock's do not belong together"))  # fmt: skip
+            raise CheckpointError(
+                path=str(self.root),
+                reason=(
+                    f"epoch {epoch} does not follow epoch {expected - 1}; "
+                    "Spark's part of the checkpoint and Penstock's do not belong together"
+                ),
+            )
 
     def _publish(self, manifest: Manifest) -> None:
         marker = self.root / "published" / f"{manifest.epoch:012d}"
@@ -154,8 +189,12 @@ def read_side_output(root: Path, kind: str) -> dict[int, pl.DataFrame]:
     found = {}
     for folder in sorted((root / kind).glob("*")):
         files = sorted(folder.glob("epoch=*/*.parquet"), key=lambda p: int(p.parent.name[6:]))
-        frames = [pl.read_parquet(p, hive_partitioning=False).with_columns(
-            pl.lit(int(p.parent.name[6:]), dtype=pl.Int64).alias("epoch")) for p in files]  # fmt: skip
+        frames = [
+            pl.read_parquet(p, hive_partitioning=False).with_columns(
+                pl.lit(int(p.parent.name[6:]), dtype=pl.Int64).alias("epoch")
+            )
+            for p in files
+        ]
         if frames:
             found[int(folder.name)] = pl.concat(frames, how="diagonal")
     return found

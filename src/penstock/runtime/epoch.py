@@ -22,20 +22,35 @@ from penstock.state.manifests import Manifest
 COUNTERS = ("read", "processed", "late", "refused", "refusedResults", "written")
 
 
-def make_plan(query: CompiledQuery, before: Manifest | None, *, epoch: int, checkpoint: str,
-              config: Config, staging: Mapping[int, str], now: float, final: bool = False,
-              ) -> EpochPlan:  # fmt: skip
+def make_plan(
+    query: CompiledQuery,
+    before: Manifest | None,
+    *,
+    epoch: int,
+    checkpoint: str,
+    config: Config,
+    staging: Mapping[int, str],
+    now: float,
+    final: bool = False,
+) -> EpochPlan:
     """Return the plan of an epoch."""
     last = before or Manifest(epoch=-1)
     idle = _idle(query, last, now)
     return EpochPlan(
-        epoch=epoch, checkpoint=checkpoint, seen=last.seen, rows_before=last.rows_before,
-        watermarks=last.watermarks, idle=idle, segments=last.segments, final=final,
+        epoch=epoch,
+        checkpoint=checkpoint,
+        seen=last.seen,
+        rows_before=last.rows_before,
+        watermarks=last.watermarks,
+        idle=idle,
+        segments=last.segments,
+        final=final,
         floors=_floors(query, last) if _may_idle(query) else {},
         maps={s.id: BucketMap.even(query.buckets, s.instances) for s in query.subqueries},
-        staging=staging, fsync=config.fsync,
+        staging=staging,
+        fsync=config.fsync,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
-    )  # fmt: skip
+    )
 
 
 def _may_idle(query: CompiledQuery) -> bool:
@@ -45,10 +60,11 @@ def _may_idle(query: CompiledQuery) -> bool:
 def _idle(query: CompiledQuery, last: Manifest, now: float) -> frozenset[int]:
     """Return the sources that have been silent for longer than they may hold others back."""
     return frozenset(
-        number for number, source in query.sources
+        number
+        for number, source in query.sources
         if source.idle_us is not None
         and now - last.heard_at.get(number, now) > source.idle_us / 1e6
-    )  # fmt: skip
+    )
 
 
 def _floors(query: CompiledQuery, last: Manifest) -> dict[int, int]:
@@ -56,8 +72,11 @@ def _floors(query: CompiledQuery, last: Manifest) -> dict[int, int]:
     feeding: list[set[int]] = []
     floors = {number: NOT_STARTED for number, _ in query.sources}
     for number, node in enumerate(query.nodes):
-        sources = {number} if isinstance(node, Source) else set().union(
-            *(feeding[i] for i in query.inputs[number]))  # fmt: skip
+        sources = (
+            {number}
+            if isinstance(node, Source)
+            else set().union(*(feeding[i] for i in query.inputs[number]))
+        )
         if node.stateful:
             mark = last.watermarks.get(query.operator_name(number), NOT_STARTED)
             floors |= {source: max(floors[source], mark) for source in sources}
@@ -66,8 +85,14 @@ def _floors(query: CompiledQuery, last: Manifest) -> dict[int, int]:
     return floors
 
 
-def make_manifest(plan: EpochPlan, before: Manifest | None, reports: Sequence[TaskReport], *,
-                  limit: int, now: float) -> Manifest:  # fmt: skip
+def make_manifest(
+    plan: EpochPlan,
+    before: Manifest | None,
+    reports: Sequence[TaskReport],
+    *,
+    limit: int,
+    now: float,
+) -> Manifest:
     """Return the manifest that commits an epoch.
 
     Args:
@@ -85,20 +110,25 @@ def make_manifest(plan: EpochPlan, before: Manifest | None, reports: Sequence[Ta
     totals = {name: last.totals.get(name, 0) + counts[name] for name in COUNTERS}
     if totals["refused"] > limit:
         reason = next((r.first_refusal for r in reports if r.first_refusal), "")
-        raise RefusedLimitError(refused=totals["refused"], limit=limit, epoch=plan.epoch,
-                                reason=reason)  # fmt: skip
+        raise RefusedLimitError(
+            refused=totals["refused"], limit=limit, epoch=plan.epoch, reason=reason
+        )
     if counts["read"] != counts["processed"] + counts["late"] + counts["refused"]:
         raise AssertionError(f"rows were lost: {counts}")
     arrived = _arrived(reports)
     heard = {number: now for number, rows in arrived.items() if rows or number not in last.heard_at}
     return Manifest(
-        epoch=plan.epoch, previous=last.digest if before else "", final=plan.final,
+        epoch=plan.epoch,
+        previous=last.digest if before else "",
+        final=plan.final,
         seen=merge_seen([last.seen, *[r.seen for r in reports]]),
         rows_before={n: last.rows_before.get(n, 0) + rows for n, rows in arrived.items()},
         watermarks=dict(last.watermarks) | _lowest([r.watermarks for r in reports]),
-        segments=_segments(last.segments, reports), totals=totals,
-        staged=tuple(s for r in reports for s in r.staged), heard_at=dict(last.heard_at) | heard,
-    )  # fmt: skip
+        segments=_segments(last.segments, reports),
+        totals=totals,
+        staged=tuple(s for r in reports for s in r.staged),
+        heard_at=dict(last.heard_at) | heard,
+    )
 
 
 def epoch_counts(reports: Sequence[TaskReport]) -> dict[str, int]:
@@ -108,10 +138,13 @@ def epoch_counts(reports: Sequence[TaskReport]) -> dict[str, int]:
     read, late = sum(c.read for c in counts), sum(c.late for c in counts)
     refused = sum(c.refused for c in counts) + len(places)
     return {
-        "read": read, "late": late, "refused": refused, "processed": read - late - refused,
+        "read": read,
+        "late": late,
+        "refused": refused,
+        "processed": read - late - refused,
         "refusedResults": sum(r.results_refused for r in reports),
         "written": sum(rows for r in reports for rows in r.rows_out.values()),
-    }  # fmt: skip
+    }
 
 
 def _arrived(reports: Sequence[TaskReport]) -> dict[int, int]:
@@ -131,8 +164,10 @@ def _lowest(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     return lowest
 
 
-def _segments(before: Mapping[str, tuple[SegmentRef, ...]], reports: Sequence[TaskReport],
-              ) -> dict[str, tuple[SegmentRef, ...]]:  # fmt: skip
+def _segments(
+    before: Mapping[str, tuple[SegmentRef, ...]],
+    reports: Sequence[TaskReport],
+) -> dict[str, tuple[SegmentRef, ...]]:
     live = {operator: {ref.name: ref for ref in refs} for operator, refs in before.items()}
     for report in reports:
         for operator, names in report.dropped.items():
@@ -142,5 +177,6 @@ def _segments(before: Mapping[str, tuple[SegmentRef, ...]], reports: Sequence[Ta
                 live[operator][name] = replace(ref, live=left.ranges)
         for operator, refs in report.added.items():
             live.setdefault(operator, {}).update({ref.name: ref for ref in refs})
-    return {operator: tuple(ref for ref in refs.values() if ref.live)
-            for operator, refs in live.items()}  # fmt: skip
+    return {
+        operator: tuple(ref for ref in refs.values() if ref.live) for operator, refs in live.items()
+    }

@@ -65,8 +65,9 @@ def _all_at_once(work: Work) -> Outcome:
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
     plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
     done = pl.collect_all(plans)
-    return Outcome(sinks=dict(zip(sinks, done, strict=False)), edges=done[len(sinks) :],
-                   refusals=[])  # fmt: skip
+    return Outcome(
+        sinks=dict(zip(sinks, done, strict=False)), edges=done[len(sinks) :], refusals=[]
+    )
 
 
 def _one_by_one(work: Work) -> Outcome:
@@ -74,17 +75,22 @@ def _one_by_one(work: Work) -> Outcome:
     refusals: list[Refusal] = []
     done: dict[int, pl.DataFrame] = dict(work.placed() if work.placed else work.inputs)
 
-    def run(step: Callable[[pl.DataFrame], pl.DataFrame], frame: pl.DataFrame, title: str,
-            ) -> pl.DataFrame:  # fmt: skip
+    def run(
+        step: Callable[[pl.DataFrame], pl.DataFrame],
+        frame: pl.DataFrame,
+        title: str,
+    ) -> pl.DataFrame:
         good, bad = refuse_failing(step, frame, title, work.limit - len(refusals))
         refusals.extend(bad)
-        return pl.concat([*good, step(frame.clear())] if not good else good)
+        return pl.concat(good or [step(frame.clear())])
 
     for number in work.subquery.operators:
         if number not in done:
             node = query.nodes[number]
-            frames = [f.collect() for f in _input_frames(work, number,
-                                                         {n: f.lazy() for n, f in done.items()})]  # fmt: skip
+            frames = [
+                f.collect()
+                for f in _input_frames(work, number, {n: f.lazy() for n, f in done.items()})
+            ]
             columns = columns_of(query, number, like=frames[0])
             joined = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
 
@@ -92,8 +98,11 @@ def _one_by_one(work: Work) -> Outcome:
                 return transform(node, [part.lazy()], columns).collect()
 
             done[number] = run(step, joined, node.title)
-    sinks = {n: done[n].select(list(query.nodes[n].schema)) for n in work.subquery.operators
-             if isinstance(query.nodes[n], Sink)}  # fmt: skip
+    sinks = {
+        n: done[n].select(list(query.nodes[n].schema))
+        for n in work.subquery.operators
+        if isinstance(query.nodes[n], Sink)
+    }
     edges = []
     for edge in work.edges:
         head = query.subqueries[edge.to_subquery].head
@@ -111,7 +120,8 @@ def _input_frames(work: Work, number: int, lazy: Mapping[int, pl.LazyFrame]) -> 
     if number != work.subquery.head:
         return [lazy[i] for i in query.inputs[number] if i in lazy]
     frames = [frame for _, frame in work.arrived if frame.height] or [
-        _empty(query, query.inputs[number][0])]  # fmt: skip
+        _empty(query, query.inputs[number][0])
+    ]
     if isinstance(query.nodes[number], Union):
         return [frame.lazy() for frame in frames]
     return [pl.concat(frames).lazy()]
@@ -123,7 +133,7 @@ def columns_of(query: CompiledQuery, number: int, like: pl.DataFrame | None = No
     Args:
         query: The compiled query.
         number: The operator.
-        like: A frame whose hidden columns are to be kept, if there are more than the query asks for.
+        like: A frame whose hidden columns are all to be kept.
     """
     hidden = list(ORDER) if number in query.ordered else [TIME]
     if like is not None:
@@ -133,7 +143,10 @@ def columns_of(query: CompiledQuery, number: int, like: pl.DataFrame | None = No
 
 def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
     types = dict(query.nodes[number].schema) | {
-        TIME: pl.Int64(), SOURCE: pl.Int32(), POSITION: pl.Int64()}  # fmt: skip
+        TIME: pl.Int64(),
+        SOURCE: pl.Int32(),
+        POSITION: pl.Int64(),
+    }
     return pl.DataFrame(schema={name: types[name] for name in columns_of(query, number)})
 
 

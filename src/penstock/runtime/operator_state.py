@@ -25,8 +25,16 @@ Ranges = tuple[tuple[int, int], ...]
 class OperatorState:
     """An operator's buckets on one instance."""
 
-    def __init__(self, *, plan: EpochPlan, operator: str, keys: Sequence[str], kernel: Kernel,
-                 owners: BucketMap, instance: int) -> None:  # fmt: skip
+    def __init__(
+        self,
+        *,
+        plan: EpochPlan,
+        operator: str,
+        keys: Sequence[str],
+        kernel: Kernel,
+        owners: BucketMap,
+        instance: int,
+    ) -> None:
         """Find the segments that hold this instance's buckets."""
         self.plan, self.operator, self.keys, self.kernel = plan, operator, keys, kernel
         self.buckets = len(owners.owners)
@@ -68,8 +76,15 @@ class OperatorState:
             self._write(delta)
 
     def _write(self, rows: pl.DataFrame) -> None:
-        ref = write_segment(self.folder, self.plan.epoch, rows, keys=self.keys,
-                            buckets=self.buckets, live=self.mine, fsync=self.plan.fsync)  # fmt: skip
+        ref = write_segment(
+            self.folder,
+            self.plan.epoch,
+            rows,
+            keys=self.keys,
+            buckets=self.buckets,
+            live=self.mine,
+            fsync=self.plan.fsync,
+        )
         self.added = (*self.added, ref)
         self.refs.append(ref)
 

@@ -38,8 +38,10 @@ def _values(node: Aggregate) -> list[str]:
     calls = node.aggregation.calls
     if calls is None:
         return [str(expression) for expression in node.aggregation.outer]
-    return [f"{call.function}({call.argument}) where {call.keep} [{call.parameter}] {call.dtype}"
-            for call in calls]  # fmt: skip
+    return [
+        f"{call.function}({call.argument}) where {call.keep} [{call.parameter}] {call.dtype}"
+        for call in calls
+    ]
 
 
 def pin(root: Path, query: CompiledQuery) -> None:
@@ -58,8 +60,15 @@ def pin(root: Path, query: CompiledQuery) -> None:
         pinned = json.loads(path.read_bytes())
     except ValueError as error:
         raise CheckpointError(path=str(path), reason=f"not readable: {error}") from error
-    changed = [f"{name} was {pinned.get(name)!r} and is now {now.get(name)!r}"
-               for name in sorted({*pinned, *now}) if pinned.get(name) != now.get(name)]  # fmt: skip
+    changed = [
+        f"{name} was {pinned.get(name)!r} and is now {now.get(name)!r}"
+        for name in sorted({*pinned, *now})
+        if pinned.get(name) != now.get(name)
+    ]
     if changed:
-        raise CheckpointError(path=str(root), reason="it belongs to another query: "
-                              + "; ".join(changed) + "; use a new checkpoint folder")  # fmt: skip
+        raise CheckpointError(
+            path=str(root),
+            reason="it belongs to another query: "
+            + "; ".join(changed)
+            + "; use a new checkpoint folder",
+        )

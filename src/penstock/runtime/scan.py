@@ -32,8 +32,14 @@ class Scanned:
     arrived: Mapping[int, int] = field(default_factory=dict)
 
 
-def scan(query: CompiledQuery, plan: EpochPlan, splits: Mapping[int, Sequence[Split]],
-         letters: DeadLetters, *, ordered: bool = False) -> Scanned:  # fmt: skip
+def scan(
+    query: CompiledQuery,
+    plan: EpochPlan,
+    splits: Mapping[int, Sequence[Split]],
+    letters: DeadLetters,
+    *,
+    ordered: bool = False,
+) -> Scanned:
     """Read and admit the rows of all sources.
 
     Args:
@@ -60,15 +66,23 @@ def scan(query: CompiledQuery, plan: EpochPlan, splits: Mapping[int, Sequence[Sp
 class _SourceScan:
     """Reads one source's splits of one epoch, in order."""
 
-    def __init__(self, query: CompiledQuery, plan: EpochPlan, number: int, source: Source,
-                 letters: DeadLetters, ordered: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        query: CompiledQuery,
+        plan: EpochPlan,
+        number: int,
+        source: Source,
+        letters: DeadLetters,
+        ordered: bool,
+    ) -> None:
         needed = query.required[number] | {source.time}
         self.schema = {name: dtype for name, dtype in source.schema.items() if name in needed}
         self.number, self.source, self.letters = number, source, letters
         self.ordered = ordered or number in query.ordered
         self.floor = plan.floors.get(number, NOT_STARTED)
-        self.carry = Carry(seen=plan.seen.get(number, NOT_STARTED),
-                           rows=plan.rows_before.get(number, 0))  # fmt: skip
+        self.carry = Carry(
+            seen=plan.seen.get(number, NOT_STARTED), rows=plan.rows_before.get(number, 0)
+        )
         self.refused_reading = 0
 
     @property
@@ -103,18 +117,21 @@ class _SourceScan:
     def _rows(self, split: Split) -> pl.DataFrame:
         if split.path is None:
             return to_frame(split.body).select(
-                pl.col(name).cast(dtype) for name, dtype in self.schema.items())  # fmt: skip
+                pl.col(name).cast(dtype) for name, dtype in self.schema.items()
+            )
         path = local_path(split.path)
-        found = read_one(file_format(self.source), path, self.source, self.schema,
-                         self.letters.limit)  # fmt: skip
+        found = read_one(
+            file_format(self.source), path, self.source, self.schema, self.letters.limit
+        )
         for rejected in found.rejected:
             self.refused_reading += rejected.rows
             self.letters.add_unreadable(self.number, rejected)
         return found.rows
 
     def _admit(self, frame: pl.DataFrame) -> Admitted:
-        part = admit(self.source, self.number, frame, self.carry, floor=self.floor,
-                     ordered=self.ordered)  # fmt: skip
+        part = admit(
+            self.source, self.number, frame, self.carry, floor=self.floor, ordered=self.ordered
+        )
         self.letters.add_timeless(self.number, self.source, part.timeless)
         self.carry = part.carry
         return part

@@ -1,7 +1,7 @@
 """Splits: the units of input that scan instances read, as payloads.
 
-A split is a file or an Arrow batch. Every scan instance hears of every split of the epoch, in order;
-it reads those that are its own and knows the others' rows and highest time, so that all of them
+A split is a file or an Arrow batch. Every scan instance hears of every split of the epoch, in
+order; it reads those that are its own and knows the others' rows and highest time, so that all of them
 agree which rows are late. Law: who reads a split changes nothing about its rows.
 """
 
@@ -40,16 +40,32 @@ class Split:
 
     def to_payload(self, task: int) -> Payload:
         """Return the split as a payload for a scan task."""
-        return Payload(kind="split", stage=0, task=task, body=self.body, facts={
-            "source": self.source, "ordinal": self.ordinal, "path": self.path, "rows": self.rows,
-            "highest": self.highest})  # fmt: skip
+        return Payload(
+            kind="split",
+            stage=0,
+            task=task,
+            body=self.body,
+            facts={
+                "source": self.source,
+                "ordinal": self.ordinal,
+                "path": self.path,
+                "rows": self.rows,
+                "highest": self.highest,
+            },
+        )
 
     @classmethod
     def of_payload(cls, payload: Payload) -> Split:
         """Return the split of a payload."""
         facts = payload.facts
-        return cls(source=facts["source"], ordinal=tuple(facts["ordinal"]), path=facts["path"],
-                   body=payload.body, rows=facts["rows"], highest=facts["highest"])  # fmt: skip
+        return cls(
+            source=facts["source"],
+            ordinal=tuple(facts["ordinal"]),
+            path=facts["path"],
+            body=payload.body,
+            rows=facts["rows"],
+            highest=facts["highest"],
+        )
 
 
 def file_format(source: Source) -> str:

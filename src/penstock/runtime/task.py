@@ -32,16 +32,20 @@ from penstock.sinks.staging import stage_frame
 DRIVER = -1
 
 
-def run_task(query: CompiledQuery, plan: EpochPlan, stage: int, task: int,
-             inbox: Iterable[Payload]) -> list[Payload]:  # fmt: skip
+def run_task(
+    query: CompiledQuery, plan: EpochPlan, stage: int, task: int, inbox: Iterable[Payload]
+) -> list[Payload]:
     """Run one task of a stage; return what it sends on.
 
     Payloads that are not for this stage are passed on as they are.
     """
     payloads = list(inbox)
     passing = [p for p in payloads if p.stage != stage]
-    unit = next(u for u in query.units
-                if u.stage == stage and u.first_task <= task < u.first_task + u.instances)  # fmt: skip
+    unit = next(
+        u
+        for u in query.units
+        if u.stage == stage and u.first_task <= task < u.first_task + u.instances
+    )
     run = _UnitRun(query, plan, unit, task - unit.first_task)
     sent = run.run([p for p in payloads if p.stage == stage])
     report = Payload(kind="report", stage=DRIVER, task=0, body=run.report(stage, task).encode())
@@ -93,35 +97,59 @@ class _UnitRun:
             unread = DeadLetters(self.plan.epoch, self.plan.refused_limit)
             return scan(self.query, self.plan, splits, unread, ordered=True).rows
 
-        self._finish(subquery, Work(
-            query=self.query, subquery=subquery, edges=self.query.edges_from(subquery.id),
-            inputs=scanned.rows, placed=placed, limit=self.plan.refused_limit))  # fmt: skip
+        self._finish(
+            subquery,
+            Work(
+                query=self.query,
+                subquery=subquery,
+                edges=self.query.edges_from(subquery.id),
+                inputs=scanned.rows,
+                placed=placed,
+                limit=self.plan.refused_limit,
+            ),
+        )
         for number, late in scanned.late.items():
             self._stage("late", number, late)
 
     def _head(self, subquery: Subquery) -> None:
         assert subquery.head is not None
-        arrived = [(edge.producer, frame) for edge in self.query.edges_into(subquery.id)
-                   for frame in self.arrived.pop(edge.id, [])]  # fmt: skip
+        arrived = [
+            (edge.producer, frame)
+            for edge in self.query.edges_into(subquery.id)
+            for frame in self.arrived.pop(edge.id, [])
+        ]
         inputs: dict[int, pl.DataFrame] = {}
         if self.query.nodes[subquery.head].stateful:
             since = time.perf_counter()
             inputs = {subquery.head: self._advance(subquery, [frame for _, frame in arrived])}
             self._timed("state", since)
-        self._finish(subquery, Work(
-            query=self.query, subquery=subquery, edges=self.query.edges_from(subquery.id),
-            inputs=inputs, arrived=arrived, limit=self.plan.refused_limit))  # fmt: skip
+        self._finish(
+            subquery,
+            Work(
+                query=self.query,
+                subquery=subquery,
+                edges=self.query.edges_from(subquery.id),
+                inputs=inputs,
+                arrived=arrived,
+                limit=self.plan.refused_limit,
+            ),
+        )
 
     def _advance(self, subquery: Subquery, frames: list[pl.DataFrame]) -> pl.DataFrame:
         assert subquery.head is not None
         head, name = subquery.head, self.query.operator_name(subquery.head)
         before = self.plan.watermarks.get(name)
-        mark = input_watermark(self.query, self.seen, head, idle=self.plan.idle,
-                               final=self.plan.final)  # fmt: skip
+        mark = input_watermark(
+            self.query, self.seen, head, idle=self.plan.idle, final=self.plan.final
+        )
         state = OperatorState(
-            plan=self.plan, operator=name, keys=self._keys(head), kernel=kernel_of(self.query, head),
-            owners=self.plan.maps[subquery.id], instance=self.instance,
-        )  # fmt: skip
+            plan=self.plan,
+            operator=name,
+            keys=self._keys(head),
+            kernel=kernel_of(self.query, head),
+            owners=self.plan.maps[subquery.id],
+            instance=self.instance,
+        )
         results = state.advance(frames, mark if before is None else max(mark, before))
         self.added[name], self.dropped[name] = state.added, state.dropped
         self.watermarks[name] = state.watermark
@@ -152,13 +180,23 @@ class _UnitRun:
         since = time.perf_counter()
         target = self.query.unit_of(edge.to_subquery)
         owners = self.plan.maps[edge.to_subquery]
-        parts = spread(frame, target.instances) if edge.keys is None else (
-            split_by_key(frame, edge.keys, owners))  # fmt: skip
+        parts = (
+            spread(frame, target.instances)
+            if edge.keys is None
+            else (split_by_key(frame, edge.keys, owners))
+        )
         for instance, part in enumerate(parts):
             body = to_bytes(part) if part.height else b""
-            self.outbox.append(Payload(kind="rows", stage=target.stage, edge=edge.id,
-                                       task=target.first_task + instance, seen=self.seen,
-                                       body=body))  # fmt: skip
+            self.outbox.append(
+                Payload(
+                    kind="rows",
+                    stage=target.stage,
+                    edge=edge.id,
+                    task=target.first_task + instance,
+                    seen=self.seen,
+                    body=body,
+                )
+            )
         self._timed("send", since)
 
     def _stage(self, kind: str, operator: int, frame: pl.DataFrame) -> None:
@@ -176,13 +214,23 @@ class _UnitRun:
     def report(self, stage: int, task: int) -> str:
         scanned = self.scanned
         return TaskReport(
-            stage=stage, task=task, counts=self.counts, seen=self.seen if scanned else {},
-            arrived=scanned.arrived if scanned else {}, added=self.added, dropped=self.dropped,
-            staged=tuple(self.staged), watermarks=self.watermarks, rows_out=self.rows_out,
-            results_refused=self.letters.results, refused=self.letters.places,
+            stage=stage,
+            task=task,
+            counts=self.counts,
+            seen=self.seen if scanned else {},
+            arrived=scanned.arrived if scanned else {},
+            added=self.added,
+            dropped=self.dropped,
+            staged=tuple(self.staged),
+            watermarks=self.watermarks,
+            rows_out=self.rows_out,
+            results_refused=self.letters.results,
+            refused=self.letters.places,
             first_refusal=self.letters.first_reason,
-            cache_hits=self.hits, cache_misses=self.misses, seconds=self.seconds,
-        ).to_json()  # fmt: skip
+            cache_hits=self.hits,
+            cache_misses=self.misses,
+            seconds=self.seconds,
+        ).to_json()
 
 
 def kernel_of(query: CompiledQuery, number: int) -> Kernel:

@@ -14,8 +14,13 @@ from penstock.plan.epoch import StagedFile
 from penstock.state.files import sync_folder
 
 
-def publish_folder(target: Path, epoch: int, files: Sequence[StagedFile], *, fsync: bool = True,
-                   ) -> Path | None:  # fmt: skip
+def publish_folder(
+    target: Path,
+    epoch: int,
+    files: Sequence[StagedFile],
+    *,
+    fsync: bool = True,
+) -> Path | None:
     """Move an epoch's staged files into ``target/epoch=N`` with one rename of the folder.
 
     Returns:

@@ -24,8 +24,9 @@ class SparkPublisher:
         """Prepare the sinks of a query."""
         self.query, self.spark = query, spark
         self.console = Console()
-        self.tables = Tables({sink.target: sink.schema for _, sink in query.sinks
-                              if sink.kind == "memory"})  # fmt: skip
+        self.tables = Tables(
+            {sink.target: sink.schema for _, sink in query.sinks if sink.kind == "memory"}
+        )
 
     def __call__(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
         """Publish one epoch for one sink."""

@@ -26,13 +26,24 @@ def staging_folder(target: str) -> Path:
     return path.parent / f".{path.name}.staging"
 
 
-def stage_frame(folder: Path, kind: str, operator: int, plan: EpochPlan, frame: pl.DataFrame,
-                ) -> StagedFile:  # fmt: skip
+def stage_frame(
+    folder: Path,
+    kind: str,
+    operator: int,
+    plan: EpochPlan,
+    frame: pl.DataFrame,
+) -> StagedFile:
     """Write a frame as a staged Parquet file."""
     buffer = io.BytesIO()
     frame.write_parquet(buffer, compression="lz4")
     data = buffer.getvalue()
     path = folder / f"{plan.epoch:012d}-{kind}-{operator}-{uuid.uuid4().hex}.parquet"
     digest = write_new(path, data, fsync=plan.fsync)
-    return StagedFile(kind=kind, operator=operator, path=str(path), rows=frame.height,
-                      bytes=len(data), sha256=digest)  # fmt: skip
+    return StagedFile(
+        kind=kind,
+        operator=operator,
+        path=str(path),
+        rows=frame.height,
+        bytes=len(data),
+        sha256=digest,
+    )

@@ -1,4 +1,4 @@
-"""The in-memory sink: tables in the driver, one entry per epoch, so a repeated epoch adds nothing."""
+"""The in-memory sink: tables in the driver, kept by epoch, so a repeated epoch adds nothing."""
 
 from __future__ import annotations
 

@@ -38,8 +38,9 @@ def event_time(source: Source) -> pl.Expr:
     return pl.col(source.time).cast(pl.Datetime("us")).to_physical().alias(TIME)
 
 
-def admit(source: Source, number: int, frame: pl.DataFrame, before: Carry, *, floor: int,
-          ordered: bool) -> Admitted:  # fmt: skip
+def admit(
+    source: Source, number: int, frame: pl.DataFrame, before: Carry, *, floor: int, ordered: bool
+) -> Admitted:
     """Sort out the rows of one split.
 
     Args:
@@ -66,8 +67,12 @@ def admit(source: Source, number: int, frame: pl.DataFrame, before: Carry, *, fl
     limit = reached.clip(lower_bound=before.seen) - source.delay_us
     late = (times < limit.clip(lower_bound=floor)).fill_null(False)
     timeless = times.is_null()
-    return Admitted(rows=rows.filter(~late & ~timeless), late=frame.filter(late),
-                    timeless=rows.filter(timeless), carry=carry)  # fmt: skip
+    return Admitted(
+        rows=rows.filter(~late & ~timeless),
+        late=frame.filter(late),
+        timeless=rows.filter(timeless),
+        carry=carry,
+    )
 
 
 def _all_in_time(times: pl.Series, limit: int, floor: int) -> bool:

@@ -69,8 +69,9 @@ def read_one(form: str, path: str, source: Source, schema: Schema, limit: int) -
         limit: How many bad rows to look for at most.
     """
     empty = pl.DataFrame(schema=dict(schema))
+    rejected: list[Rejected] = []
     try:
-        frame, rejected = FORMATS[form]([path], schema).collect(), []
+        frame = FORMATS[form]([path], schema).collect()
     except FileNotFoundError:
         reason = "the file is gone; it was deleted before it was read"
         return ReadFile(rows=empty, rejected=(Rejected(path=path, reason=reason, rows=0),))
@@ -89,8 +90,7 @@ def read_one(form: str, path: str, source: Source, schema: Schema, limit: int) -
     return ReadFile(rows=good, rejected=(*rejected, *bad))
 
 
-def _conform(frame: pl.DataFrame, schema: Schema, path: str
-             ) -> tuple[pl.DataFrame, list[Rejected]]:  # fmt: skip
+def _conform(frame: pl.DataFrame, schema: Schema, path: str) -> tuple[pl.DataFrame, list[Rejected]]:
     """Cast columns to their declared types; rows with a value that does not fit are rejected."""
     wrong = {name: dtype for name, dtype in schema.items() if frame.schema[name] != dtype}
     if not wrong:
@@ -116,16 +116,20 @@ def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
         return parse_times(values).cast(dtype)
     if values.dtype == pl.String and dtype == pl.Boolean:
         words = values.str.to_lowercase()
-        return words.replace_strict({"true": True, "1": True, "false": False, "0": False},
-                                    default=None, return_dtype=pl.Boolean)  # fmt: skip
+        return words.replace_strict(
+            {"true": True, "1": True, "false": False, "0": False},
+            default=None,
+            return_dtype=pl.Boolean,
+        )
     try:
         return values.cast(dtype, strict=False)
     except pl.exceptions.PolarsError:
         return pl.Series(values.name, [None] * values.len(), dtype=dtype)
 
 
-def _salvage(form: str, path: str, schema: Schema, limit: int
-             ) -> tuple[pl.DataFrame, list[Rejected]] | None:  # fmt: skip
+def _salvage(
+    form: str, path: str, schema: Schema, limit: int
+) -> tuple[pl.DataFrame, list[Rejected]] | None:
     """Read a text file line by line; None if lines mean nothing in its format."""
     if form not in ("csv", "ndjson"):
         return None
@@ -135,15 +139,18 @@ def _salvage(form: str, path: str, schema: Schema, limit: int
     except OSError:
         return None
     header = lines[:1] if form == "csv" else []
-    body = pl.DataFrame({"line": [line for line in lines[len(header) :] if line.strip()]},
-                        schema={"line": pl.String})  # fmt: skip
+    body = pl.DataFrame(
+        {"line": [line for line in lines[len(header) :] if line.strip()]},
+        schema={"line": pl.String},
+    )
 
     def step(part: pl.DataFrame) -> pl.DataFrame:
         return _parse_lines(form, [*header, *part["line"].to_list()], schema)
 
     good, bad = refuse_failing(step, body, path, limit)
-    rejected = [Rejected(path=path, reason=refusal.reason, row=refusal.row["line"][0])
-                for refusal in bad]  # fmt: skip
+    rejected = [
+        Rejected(path=path, reason=refusal.reason, row=refusal.row["line"][0]) for refusal in bad
+    ]
     return (pl.concat(good) if good else step(body.clear())), rejected
 
 

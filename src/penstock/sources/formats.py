@@ -28,16 +28,18 @@ def _parquet(paths: Sequence[str], schema: Schema | None) -> pl.LazyFrame:
 
 
 def _csv(paths: Sequence[str], schema: Schema | None) -> pl.LazyFrame:
-    overrides: dict[str, Any] | None = {name: pl.String for name in schema} if schema else None
-    return pl.scan_csv(list(paths), schema_overrides=overrides, try_parse_dates=schema is None,
-                       glob=False)  # fmt: skip
+    overrides: dict[str, Any] | None = dict.fromkeys(schema, pl.String) if schema else None
+    return pl.scan_csv(
+        list(paths), schema_overrides=overrides, try_parse_dates=schema is None, glob=False
+    )
 
 
 def _ndjson(paths: Sequence[str], schema: Schema | None) -> pl.LazyFrame:
     overrides: dict[str, Any] | None = None
     if schema:
-        overrides = {name: pl.String if dtype.is_temporal() else dtype
-                     for name, dtype in schema.items()}  # fmt: skip
+        overrides = {
+            name: pl.String if dtype.is_temporal() else dtype for name, dtype in schema.items()
+        }
     return pl.scan_ndjson(list(paths), schema_overrides=overrides, infer_schema_length=None)
 
 
@@ -46,8 +48,11 @@ def _arrow(paths: Sequence[str], schema: Schema | None) -> pl.LazyFrame:
 
 
 FORMATS: dict[str, Callable[[Sequence[str], Schema | None], pl.LazyFrame]] = {
-    "parquet": _parquet, "csv": _csv, "ndjson": _ndjson, "arrow": _arrow,
-}  # fmt: skip
+    "parquet": _parquet,
+    "csv": _csv,
+    "ndjson": _ndjson,
+    "arrow": _arrow,
+}
 
 
 def infer_schema(form: str, folder: str) -> dict[str, pl.DataType]:
@@ -58,14 +63,21 @@ def infer_schema(form: str, folder: str) -> dict[str, pl.DataType]:
     """
     files = data_files(form, folder)
     if not files:
-        raise QueryError(problems=(
-            f"read_{form}: no {form} file in {folder!r} to read the schema from; "
-            "give schema={'column': type, ...}",))  # fmt: skip
+        raise QueryError(
+            problems=(
+                f"read_{form}: no {form} file in {folder!r} to read the schema from; "
+                "give schema={'column': type, ...}",
+            )
+        )
     try:
         schema = dict(FORMATS[form]([files[0]], None).collect_schema())
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise QueryError(problems=(f"read_{form}: cannot read the schema of {files[0]!r}: "
-                                   f"{str(error).splitlines()[0]}",)) from error  # fmt: skip
+        raise QueryError(
+            problems=(
+                f"read_{form}: cannot read the schema of {files[0]!r}: "
+                f"{str(error).splitlines()[0]}",
+            )
+        ) from error
     if form == "ndjson":
         schema = _with_times(schema, files[0])
     return schema
@@ -87,11 +99,13 @@ def parse_times(texts: pl.Series) -> pl.Series:
         pl.coalesce(
             pl.col("t").str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False),
             pl.col("t").str.to_datetime("%Y-%m-%d %H:%M:%S%.f", time_unit="us", strict=False),
-            pl.col("t").str.to_datetime("%+", time_unit="us", strict=False)
-            .dt.convert_time_zone("UTC").dt.replace_time_zone(None),
+            pl.col("t")
+            .str.to_datetime("%+", time_unit="us", strict=False)
+            .dt.convert_time_zone("UTC")
+            .dt.replace_time_zone(None),
             pl.col("t").str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")),
         )
-    )  # fmt: skip
+    )
     return frame.to_series()
 
 
@@ -100,7 +114,10 @@ def data_files(form: str, folder: str) -> list[str]:
     root = Path(folder)
     if not root.is_dir():
         return []
-    found = [p for p in root.iterdir() if p.is_file() and p.name[0] not in "._"
-             and p.suffix.lower() in EXTENSIONS[form]]  # fmt: skip
+    found = [
+        p
+        for p in root.iterdir()
+        if p.is_file() and p.name[0] not in "._" and p.suffix.lower() in EXTENSIONS[form]
+    ]
     found.sort(key=lambda p: (p.stat().st_mtime_ns, p.name))
     return [str(p) for p in found]

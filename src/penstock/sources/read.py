@@ -1,4 +1,4 @@
-"""The functions that make a stream: ``read_parquet`` and its like, ``from_rows``, ``from_spark``."""
+"""The functions that make a stream: ``read_parquet`` and the like, ``from_rows``, ``from_spark``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkFrame
 
 
-def read_parquet(folder: str | Path, *, time: str, delay: Duration = "0 seconds",
-                 schema: Mapping[str, Any] | None = None, max_files_per_epoch: int | None = None,
-                 idle: Duration | None = None, name: str | None = None) -> Stream:  # fmt: skip
+def read_parquet(
+    folder: str | Path,
+    *,
+    time: str,
+    delay: Duration = "0 seconds",
+    schema: Mapping[str, Any] | None = None,
+    max_files_per_epoch: int | None = None,
+    idle: Duration | None = None,
+    name: str | None = None,
+) -> Stream:
     """Return the stream of a folder of Parquet files that is watched for new ones.
 
     Args:
@@ -44,43 +51,78 @@ def read_parquet(folder: str | Path, *, time: str, delay: Duration = "0 seconds"
     return _read("parquet", folder, time, delay, schema, max_files_per_epoch, idle, name)
 
 
-def read_csv(folder: str | Path, *, time: str, delay: Duration = "0 seconds",
-             schema: Mapping[str, Any] | None = None, max_files_per_epoch: int | None = None,
-             idle: Duration | None = None, name: str | None = None) -> Stream:  # fmt: skip
+def read_csv(
+    folder: str | Path,
+    *,
+    time: str,
+    delay: Duration = "0 seconds",
+    schema: Mapping[str, Any] | None = None,
+    max_files_per_epoch: int | None = None,
+    idle: Duration | None = None,
+    name: str | None = None,
+) -> Stream:
     """Return the stream of a folder of CSV files with a header; see `read_parquet`."""
     return _read("csv", folder, time, delay, schema, max_files_per_epoch, idle, name)
 
 
-def read_ndjson(folder: str | Path, *, time: str, delay: Duration = "0 seconds",
-                schema: Mapping[str, Any] | None = None, max_files_per_epoch: int | None = None,
-                idle: Duration | None = None, name: str | None = None) -> Stream:  # fmt: skip
+def read_ndjson(
+    folder: str | Path,
+    *,
+    time: str,
+    delay: Duration = "0 seconds",
+    schema: Mapping[str, Any] | None = None,
+    max_files_per_epoch: int | None = None,
+    idle: Duration | None = None,
+    name: str | None = None,
+) -> Stream:
     """Return the stream of a folder of files with one JSON object a line; see `read_parquet`."""
     return _read("ndjson", folder, time, delay, schema, max_files_per_epoch, idle, name)
 
 
-def read_arrow(folder: str | Path, *, time: str, delay: Duration = "0 seconds",
-               schema: Mapping[str, Any] | None = None, max_files_per_epoch: int | None = None,
-               idle: Duration | None = None, name: str | None = None) -> Stream:  # fmt: skip
+def read_arrow(
+    folder: str | Path,
+    *,
+    time: str,
+    delay: Duration = "0 seconds",
+    schema: Mapping[str, Any] | None = None,
+    max_files_per_epoch: int | None = None,
+    idle: Duration | None = None,
+    name: str | None = None,
+) -> Stream:
     """Return the stream of a folder of Arrow IPC files; see `read_parquet`."""
     return _read("arrow", folder, time, delay, schema, max_files_per_epoch, idle, name)
 
 
-def from_rows(rows: Iterable[Mapping[str, Any]] | pl.DataFrame, *, time: str,
-              delay: Duration = "0 seconds", schema: Mapping[str, Any] | None = None,
-              name: str = "rows") -> Stream:  # fmt: skip
+def from_rows(
+    rows: Iterable[Mapping[str, Any]] | pl.DataFrame,
+    *,
+    time: str,
+    delay: Duration = "0 seconds",
+    schema: Mapping[str, Any] | None = None,
+    name: str = "rows",
+) -> Stream:
     """Return the stream of rows given in the program, for tests and notebooks.
 
     >>> import penstock as ps
     >>> ps.from_rows([{"x": 1, "ts": ps.at("2024-01-01")}], time="ts").schema["x"]
     Int64
     """
-    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(
-        list(rows), schema=dict(schema) if schema else None)  # fmt: skip
+    frame = (
+        rows
+        if isinstance(rows, pl.DataFrame)
+        else pl.DataFrame(list(rows), schema=dict(schema) if schema else None)
+    )
     return _source(nodes.Rows(rows=frame), frame.schema, time, delay, None, name)
 
 
-def from_spark(frame: SparkFrame, *, time: str, delay: Duration = "0 seconds",
-               idle: Duration | None = None, name: str = "frame") -> Stream:  # fmt: skip
+def from_spark(
+    frame: SparkFrame,
+    *,
+    time: str,
+    delay: Duration = "0 seconds",
+    idle: Duration | None = None,
+    name: str = "frame",
+) -> Stream:
     """Return the stream of any streaming DataFrame of Spark.
 
     Args:
@@ -93,8 +135,9 @@ def from_spark(frame: SparkFrame, *, time: str, delay: Duration = "0 seconds",
     from penstock.sources.spark import frame_schema
 
     if not frame.isStreaming:
-        raise QueryError(problems=("from_spark: the DataFrame is not streaming; "
-                                   "read it with spark.readStream",))  # fmt: skip
+        raise QueryError(
+            problems=("from_spark: the DataFrame is not streaming; read it with spark.readStream",)
+        )
     return _source(nodes.Frame(frame=frame), frame_schema(frame), time, delay, idle, name)
 
 
@@ -107,33 +150,56 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _read(form: str, folder: str | Path, time: str, delay: Duration,
-          schema: Mapping[str, Any] | None, max_files: int | None, idle: Duration | None,
-          name: str | None) -> Stream:  # fmt: skip
+def _read(
+    form: str,
+    folder: str | Path,
+    time: str,
+    delay: Duration,
+    schema: Mapping[str, Any] | None,
+    max_files: int | None,
+    idle: Duration | None,
+    name: str | None,
+) -> Stream:
     assert form in FORMATS
     path = str(folder)
     if max_files is not None and max_files < 1:
-        raise QueryError(problems=(f"read_{form}: max_files_per_epoch must be positive; "
-                                   f"max_files_per_epoch={max_files!r}",))  # fmt: skip
+        raise QueryError(
+            problems=(
+                f"read_{form}: max_files_per_epoch must be positive; "
+                f"max_files_per_epoch={max_files!r}",
+            )
+        )
     found = dict(pl.Schema(schema)) if schema is not None else infer_schema(form, path)
     reader = nodes.Files(path=path, format=form, max_files_per_epoch=max_files)
     return _source(reader, found, time, delay, idle, name or Path(path).name or form)
 
 
-def _source(reader: nodes.Files | nodes.Frame | nodes.Rows, schema: Mapping[str, pl.DataType],
-            time: str, delay: Duration, idle: Duration | None, name: str) -> Stream:  # fmt: skip
+def _source(
+    reader: nodes.Files | nodes.Frame | nodes.Rows,
+    schema: Mapping[str, pl.DataType],
+    time: str,
+    delay: Duration,
+    idle: Duration | None,
+    name: str,
+) -> Stream:
     problems = []
     if time not in schema:
         problems.append(f"source {name}: time column: {unknown_column(time, schema)}")
     elif not isinstance(schema[time], pl.Datetime) and schema[time] != pl.Date:
-        problems.append(f"source {name}: time column {time!r} must be a timestamp or a date; "
-                        f"it is {schema[time]}")  # fmt: skip
-    problems += [f"source {name}: column names that begin with '__' are reserved; name={c!r}"
-                 for c in schema if c.startswith("__")]  # fmt: skip
+        problems.append(
+            f"source {name}: time column {time!r} must be a timestamp or a date; "
+            f"it is {schema[time]}"
+        )
+    problems += [
+        f"source {name}: column names that begin with '__' are reserved; name={c!r}"
+        for c in schema
+        if c.startswith("__")
+    ]
     delay_us = parse_duration(delay)
     if delay_us < 0:
         problems.append(f"source {name}: delay must not be negative; delay={delay!r}")
     idle_us = None if idle is None else parse_duration(idle)
-    node = nodes.Source(schema=schema, name=name, time=time, delay_us=delay_us, reader=reader,
-                        idle_us=idle_us)  # fmt: skip
+    node = nodes.Source(
+        schema=schema, name=name, time=time, delay_us=delay_us, reader=reader, idle_us=idle_us
+    )
     return Stream(node, tuple(problems))

@@ -1,7 +1,7 @@
 """Sources on Spark: every source as one streaming DataFrame of splits.
 
-Structured Streaming owns the offsets. A folder is a stream of file names, never of rows; a streaming
-DataFrame is packed into Arrow batches. All sources of a query are united into one DataFrame, so an
+Structured Streaming owns the offsets. A folder is a stream of file names, never of rows; a
+streaming DataFrame is packed into Arrow batches. All sources of a query are united into one DataFrame, so an
 epoch takes all of them at one point. Law: a row of this DataFrame is one split, whole.
 """
 
@@ -47,13 +47,15 @@ def _plain(dtype: pl.DataType) -> pl.DataType:
 
 def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: Path) -> DataFrame:
     """Return the streaming DataFrame of all sources of a query."""
-    frames = [_splits_of(spark, query, number, source, rows_folder)
-              for number, source in query.sources]  # fmt: skip
+    frames = [
+        _splits_of(spark, query, number, source, rows_folder) for number, source in query.sources
+    ]
     return reduce(lambda left, right: left.unionAll(right), frames)
 
 
-def _splits_of(spark: SparkSession, query: CompiledQuery, number: int, source: Source,
-               rows_folder: Path) -> DataFrame:  # fmt: skip
+def _splits_of(
+    spark: SparkSession, query: CompiledQuery, number: int, source: Source, rows_folder: Path
+) -> DataFrame:
     reader = source.reader
     if isinstance(reader, Frame):
         needed = [c for c in source.schema if c in query.required[number] | {source.time}]
@@ -76,25 +78,49 @@ def write_rows(query: CompiledQuery, rows_folder: Path) -> None:
             hidden.rename(target)
 
 
-def _file_splits(spark: SparkSession, number: int, path: str, form: str, limit: int | None,
-                 ) -> DataFrame:  # fmt: skip
+def _file_splits(
+    spark: SparkSession,
+    number: int,
+    path: str,
+    form: str,
+    limit: int | None,
+) -> DataFrame:
     endings = ",".join(e for ending in EXTENSIONS[form] for e in (ending, ending.upper()))
-    stream = (spark.readStream.format("binaryFile").schema(_BINARY_FILE)
-              .option("pathGlobFilter", f"[!._]*{{{endings}}}"))  # fmt: skip
+    stream = (
+        spark.readStream.format("binaryFile")
+        .schema(_BINARY_FILE)
+        .option("pathGlobFilter", f"[!._]*{{{endings}}}")
+    )
     if limit is not None:
         stream = stream.option("maxFilesPerTrigger", limit)
     return stream.load(path).selectExpr(
-        f"{number} as source", "unix_micros(modificationTime) as part", "cast(0 as bigint) as seq",
-        "path", "cast(null as bigint) as rows", "cast(null as bigint) as highest",
-        "cast(null as binary) as body")  # fmt: skip
+        f"{number} as source",
+        "unix_micros(modificationTime) as part",
+        "cast(0 as bigint) as seq",
+        "path",
+        "cast(null as bigint) as rows",
+        "cast(null as bigint) as highest",
+        "cast(null as binary) as body",
+    )
 
 
-def _packer(number: int, source: Source, schema: Mapping[str, pl.DataType],
-            ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:  # fmt: skip
+def _packer(
+    number: int,
+    source: Source,
+    schema: Mapping[str, pl.DataType],
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that packs rows of Spark into splits, inside a Spark task."""
-    types = pa.schema([("source", pa.int32()), ("part", pa.int64()), ("seq", pa.int64()),
-                       ("path", pa.string()), ("rows", pa.int64()), ("highest", pa.int64()),
-                       ("body", pa.binary())])  # fmt: skip
+    types = pa.schema(
+        [
+            ("source", pa.int32()),
+            ("part", pa.int64()),
+            ("seq", pa.int64()),
+            ("path", pa.string()),
+            ("rows", pa.int64()),
+            ("highest", pa.int64()),
+            ("body", pa.binary()),
+        ]
+    )
     time = event_time(source)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,15 +128,24 @@ def _packer(number: int, source: Source, schema: Mapping[str, pl.DataType],
         part = context.partitionId() if context else 0
         for seq, frame in enumerate(_gathered(batches, schema)):
             highest = frame.select(time).to_series().max()
-            row = {"source": number, "part": part, "seq": seq, "path": None,
-                   "rows": frame.height, "highest": highest, "body": to_bytes(frame)}  # fmt: skip
+            row = {
+                "source": number,
+                "part": part,
+                "seq": seq,
+                "path": None,
+                "rows": frame.height,
+                "highest": highest,
+                "body": to_bytes(frame),
+            }
             yield pa.RecordBatch.from_pylist([row], schema=types)
 
     return pack
 
 
-def _gathered(batches: Iterator[pa.RecordBatch], schema: Mapping[str, pl.DataType],
-              ) -> Iterator[pl.DataFrame]:  # fmt: skip
+def _gathered(
+    batches: Iterator[pa.RecordBatch],
+    schema: Mapping[str, pl.DataType],
+) -> Iterator[pl.DataFrame]:
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -127,7 +162,9 @@ def _gathered(batches: Iterator[pa.RecordBatch], schema: Mapping[str, pl.DataTyp
 def _frame(batches: list[pa.RecordBatch], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     frame = pl.from_arrow(pa.Table.from_batches(batches))
     assert isinstance(frame, pl.DataFrame)
-    return frame.select(_converted(frame.schema[name], name, dtype) for name, dtype in schema.items())
+    return frame.select(
+        _converted(frame.schema[name], name, dtype) for name, dtype in schema.items()
+    )
 
 
 def _converted(found: pl.DataType, name: str, dtype: pl.DataType) -> pl.Expr:
@@ -143,6 +180,11 @@ def split_of_row(row: Row) -> Split:
     path = fields["path"]
     body = fields["body"]
     place = (fields["part"], path) if path is not None else (fields["part"], fields["seq"])
-    return Split(source=fields["source"], ordinal=place, path=path,
-                 body=bytes(body) if body is not None else b"", rows=fields["rows"],
-                 highest=fields["highest"])  # fmt: skip
+    return Split(
+        source=fields["source"],
+        ordinal=place,
+        path=path,
+        body=bytes(body) if body is not None else b"",
+        rows=fields["rows"],
+        highest=fields["highest"],
+    )

@@ -18,11 +18,16 @@ _ENTRIES: OrderedDict[Key, Any] = OrderedDict()
 _LIMIT = 64
 
 
-def cache_key(checkpoint: str, operator: str, buckets: BucketSet, watermark: int,
-              refs: Sequence[SegmentRef]) -> Key:  # fmt: skip
+def cache_key(
+    checkpoint: str, operator: str, buckets: BucketSet, watermark: int, refs: Sequence[SegmentRef]
+) -> Key:
     """Return the name of the state that some segments make up for some buckets."""
-    parts = tuple(sorted(((ref.name, ref.buckets & buckets) for ref in refs
-                          if ref.buckets & buckets), key=lambda part: part[0]))  # fmt: skip
+    parts = tuple(
+        sorted(
+            ((ref.name, ref.buckets & buckets) for ref in refs if ref.buckets & buckets),
+            key=lambda part: part[0],
+        )
+    )
     return checkpoint, operator, buckets, watermark, parts
 
 

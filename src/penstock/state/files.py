@@ -45,8 +45,9 @@ def read_checked(path: Path, *, size: int, sha256: str) -> bytes:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise CheckpointError(path=str(path), reason="a file that the manifest names is missing"
-                              ) from error  # fmt: skip
+        raise CheckpointError(
+            path=str(path), reason="a file that the manifest names is missing"
+        ) from error
     if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
         raise CheckpointError(
             path=str(path), reason=f"damaged: {len(data)} bytes, expected {size} with another hash"

@@ -1,8 +1,8 @@
 """Manifests: the one commit point of an epoch.
 
 A manifest is a small JSON file with everything that an epoch leaves behind; it exists or it does
-not. Laws: a manifest is created only if absent, so of two drivers one is fenced; each names the hash
-of the one before, so a history that was tampered with is noticed.
+not. Laws: a manifest is created only if absent, so of two drivers one is fenced; each names the
+hash of the one before, so a history that was tampered with is noticed.
 """
 
 from __future__ import annotations
@@ -48,14 +48,18 @@ class Manifest:
         raw: dict[str, Any] = json.loads(data)
         if raw.pop("format") != FORMAT:
             raise ValueError("another format")
-        return cls(**raw | {
-            "seen": _by_number(raw["seen"]),
-            "rows_before": _by_number(raw["rows_before"]),
-            "heard_at": _by_number(raw["heard_at"]),
-            "segments": {op: tuple(segment_ref(r) for r in refs)
-                         for op, refs in raw["segments"].items()},
-            "staged": tuple(StagedFile(**s) for s in raw["staged"]),
-        })  # fmt: skip
+        return cls(
+            **raw
+            | {
+                "seen": _by_number(raw["seen"]),
+                "rows_before": _by_number(raw["rows_before"]),
+                "heard_at": _by_number(raw["heard_at"]),
+                "segments": {
+                    op: tuple(segment_ref(r) for r in refs) for op, refs in raw["segments"].items()
+                },
+                "staged": tuple(StagedFile(**s) for s in raw["staged"]),
+            }
+        )
 
     @property
     def digest(self) -> str:
@@ -108,8 +112,10 @@ class ManifestLog:
         before = self.read(epochs[-2]) if len(epochs) > 1 else None
         assert newest is not None
         if before is not None and newest.previous != before.digest:
-            raise CheckpointError(path=str(self.path(newest.epoch)),
-                                  reason="the manifest does not follow the one before it")  # fmt: skip
+            raise CheckpointError(
+                path=str(self.path(newest.epoch)),
+                reason="the manifest does not follow the one before it",
+            )
         return newest
 
     def commit(self, manifest: Manifest, *, fsync: bool = True) -> None:
@@ -122,9 +128,12 @@ class ManifestLog:
         try:
             write_new(path, manifest.to_bytes(), fsync=fsync)
         except FileExistsError as error:
-            raise FencedError(path=str(path), reason=(
-                "another driver has committed this epoch; this query has stopped and changed nothing"
-            )) from error  # fmt: skip
+            raise FencedError(
+                path=str(path),
+                reason=(
+                    "another driver has committed this epoch; this query stopped and changed nothing"
+                ),
+            ) from error
 
     def retire(self, newest: int) -> None:
         """Remove manifests beyond those kept, and the segments that only they name."""
@@ -137,9 +146,13 @@ class ManifestLog:
             self.path(epoch).unlink(missing_ok=True)
 
     def remove_orphans(self) -> int:
-        """Remove segments that no kept manifest names; only safe before the first epoch of a run."""
-        named = {pair for epoch in self.epochs() if (m := self.read(epoch)) is not None
-                 for pair in m.segment_names()}  # fmt: skip
+        """Remove segments that no kept manifest names; only safe before a run's first epoch."""
+        named = {
+            pair
+            for epoch in self.epochs()
+            if (m := self.read(epoch)) is not None
+            for pair in m.segment_names()
+        }
         orphans = [p for p in self.state.glob("*/*") if (p.parent.name, p.name) not in named]
         for path in orphans:
             path.unlink(missing_ok=True)

@@ -21,8 +21,16 @@ from penstock.plan.epoch import SegmentRef
 from penstock.state.files import read_checked, write_new
 
 
-def write_segment(folder: Path, epoch: int, rows: pl.DataFrame, *, keys: Sequence[str],
-                  buckets: int, live: BucketSet, fsync: bool = True) -> SegmentRef:  # fmt: skip
+def write_segment(
+    folder: Path,
+    epoch: int,
+    rows: pl.DataFrame,
+    *,
+    keys: Sequence[str],
+    buckets: int,
+    live: BucketSet,
+    fsync: bool = True,
+) -> SegmentRef:
     """Write state rows of the ``live`` buckets as a new segment; its name is never used again."""
     ordered = rows.with_columns(bucket_of(keys, buckets)).sort(BUCKET)
     buffer = io.BytesIO()
@@ -32,9 +40,14 @@ def write_segment(folder: Path, epoch: int, rows: pl.DataFrame, *, keys: Sequenc
     write_new(folder / name, data, fsync=fsync)
     until = ordered[UNTIL].max()
     assert isinstance(until, int)
-    return SegmentRef(name=name, rows=rows.height, bytes=len(data),
-                      sha256=hashlib.sha256(data).hexdigest(), until=until,
-                      live=live.ranges)  # fmt: skip
+    return SegmentRef(
+        name=name,
+        rows=rows.height,
+        bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        until=until,
+        live=live.ranges,
+    )
 
 
 def read_segment(folder: Path, ref: SegmentRef, buckets: BucketSet) -> pl.DataFrame:

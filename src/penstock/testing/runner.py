@@ -1,7 +1,7 @@
 """The in-process runner: the same plans and the same task code, without Spark.
 
-Payloads are packed and unpacked between stages, as a shuffle would do it. It is meant for tests: many
-thousand epochs are cheap.
+Payloads are packed and unpacked between stages, as a shuffle would do it. It is meant for tests:
+many thousand epochs are cheap.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ def run_stages(query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split]) -
         for data in inbox:
             payload = Payload.unpack(data)
             waiting[route(payload, stage, tasks)].append(payload)
-        inbox = [p.pack() for task in range(tasks)
-                 for p in run_task(query, plan, stage, task, waiting[task])]  # fmt: skip
+        inbox = [
+            p.pack()
+            for task in range(tasks)
+            for p in run_task(query, plan, stage, task, waiting[task])
+        ]
     reports = [Payload.unpack(data) for data in inbox]
     assert all(p.stage == DRIVER for p in reports), "a payload missed its stage"
     return [TaskReport.from_json(p.body) for p in reports]
@@ -60,7 +63,9 @@ class LocalRun:
     [1, 1]
     """
 
-    def __init__(self, query: CompiledQuery, checkpoint: Path, config: Config | None = None) -> None:
+    def __init__(
+        self, query: CompiledQuery, checkpoint: Path, config: Config | None = None
+    ) -> None:
         """Open or begin a run on a checkpoint folder."""
         self.config = config or Config(fsync=False)
         self._tables: dict[int, dict[int, pl.DataFrame]] = {}
@@ -73,6 +78,7 @@ class LocalRun:
 
     def epoch(self, batch: Batch) -> EpochResult:
         """Run one epoch on the given frames."""
+
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
             return run_stages(query, plan, _splits(query, batch))
 
@@ -80,15 +86,20 @@ class LocalRun:
 
     def files(self, paths: Mapping[int, Sequence[str]]) -> EpochResult:
         """Run one epoch on the given files, by source number."""
-        splits = [Split(source=source, ordinal=(i,), path=path)
-                  for source, found in paths.items() for i, path in enumerate(found)]  # fmt: skip
+        splits = [
+            Split(source=source, ordinal=(i,), path=path)
+            for source, found in paths.items()
+            for i, path in enumerate(found)
+        ]
         return self.driver.run_epoch(
-            self.next_epoch, lambda query, plan: run_stages(query, plan, splits))  # fmt: skip
+            self.next_epoch, lambda query, plan: run_stages(query, plan, splits)
+        )
 
     def finish(self) -> EpochResult:
         """Close all windows, as at the end of bounded input."""
         return self.driver.run_epoch(
-            self.next_epoch, lambda query, plan: run_stages(query, plan, []), final=True)  # fmt: skip
+            self.next_epoch, lambda query, plan: run_stages(query, plan, []), final=True
+        )
 
     def table(self, sink: int | None = None) -> pl.DataFrame:
         """Return the rows that a memory sink has got, epoch by epoch."""
@@ -110,6 +121,13 @@ def _splits(query: CompiledQuery, batch: Batch) -> list[Split]:
         for i, frame in enumerate(batch.get(number, ())):
             highest = frame.select(event_time(source)).to_series().max()
             assert highest is None or isinstance(highest, int)
-            splits.append(Split(source=number, ordinal=(i,), body=to_bytes(frame),
-                                rows=frame.height, highest=highest))  # fmt: skip
+            splits.append(
+                Split(
+                    source=number,
+                    ordinal=(i,),
+                    body=to_bytes(frame),
+                    rows=frame.height,
+                    highest=highest,
+                )
+            )
     return splits

@@ -1,4 +1,4 @@
-"""The handle of a running query: what PySpark's ``StreamingQuery`` has, by the same names, and more."""
+"""The handle of a running query: all of PySpark's ``StreamingQuery``, by the same names, and more."""
 
 from __future__ import annotations
 
@@ -17,15 +17,22 @@ from penstock.runtime.spark.progress import ProgressBook
 from penstock.sinks.tables import Tables
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class Query:
     """A query that runs on Spark; made by ``start``."""
 
-    def __init__(self, spark_query: StreamingQuery, driver: Driver, book: ProgressBook,
-                 tables: Tables, *, finish: Callable[[], None] | None,
-                 close: Callable[[], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        spark_query: StreamingQuery,
+        driver: Driver,
+        book: ProgressBook,
+        tables: Tables,
+        *,
+        finish: Callable[[], None] | None,
+        close: Callable[[], None],
+    ) -> None:
         """Watch a streaming query until it ends; then finish it, if asked, and clean up."""
         self._spark_query, self._driver = spark_query, driver
         self._book, self._tables = book, tables
@@ -108,10 +115,16 @@ class Query:
                 raise self._error from None
             raise
 
+    def request_stop(self) -> None:
+        """Ask the query to stop, without waiting; for signal handlers."""
+        self._stopping = True
+        threading.Thread(target=self._spark_query.stop, daemon=True).start()
+
     def stop(self) -> None:
         """Stop the query and wait until it has ended."""
         self._stopping = True
-        self._spark_query.stop()
+        if self.isActive:
+            self._spark_query.stop()
         self._ended.wait()
 
     def exception(self) -> BaseException | None:

@@ -38,7 +38,9 @@ class SparkJobs:
         self.context = context
         self._sent: tuple[CompiledQuery, Broadcast[bytes], str] | None = None
 
-    def run(self, query: CompiledQuery, plan: EpochPlan, splits: DataFrame | None) -> list[TaskReport]:
+    def run(
+        self, query: CompiledQuery, plan: EpochPlan, splits: DataFrame | None
+    ) -> list[TaskReport]:
         """Carry out the plan of one epoch.
 
         Args:
@@ -65,14 +67,15 @@ class SparkJobs:
     def _send(self, query: CompiledQuery) -> Callable[[], CompiledQuery]:
         if self._sent is None or self._sent[0] is not query:
             self.close()
-            blob = cloudpickle.dumps(query)
+            blob: bytes = cloudpickle.dumps(query)  # type: ignore[no-untyped-call]  # has no types
             digest = hashlib.sha256(blob).hexdigest()
             self._sent = query, self.context.broadcast(blob), digest
         _, broadcast, digest = self._sent
         return _loader(broadcast, digest)
 
-    def _first(self, query: CompiledQuery, splits: DataFrame | None,
-               code: Callable[[], CompiledQuery]) -> RDD[Any]:  # fmt: skip
+    def _first(
+        self, query: CompiledQuery, splits: DataFrame | None, code: Callable[[], CompiledQuery]
+    ) -> RDD[Any]:
         """Return the splits of the epoch as packed payloads, one partition per scan task."""
         tasks = query.stage_sizes[0]
         if splits is None:
@@ -95,8 +98,10 @@ def _loader(broadcast: Broadcast[bytes], digest: str) -> Callable[[], CompiledQu
     return load
 
 
-def _assigner(code: Callable[[], CompiledQuery], instances: int,
-              ) -> Callable[[Iterable[Row]], Iterator[Addressed]]:  # fmt: skip
+def _assigner(
+    code: Callable[[], CompiledQuery],
+    instances: int,
+) -> Callable[[Iterable[Row]], Iterator[Addressed]]:
     def run(rows: Iterable[Row]) -> Iterator[Addressed]:
         splits = [split_of_row(row) for row in rows]
         for payload in assign(code(), splits, instances):
@@ -105,15 +110,25 @@ def _assigner(code: Callable[[], CompiledQuery], instances: int,
     return run
 
 
-def _stage_task(code: Callable[[], CompiledQuery], plan: EpochPlan, stage: int, following: int,
-                ) -> Callable[[int, Iterable[bytes]], Iterator[Addressed]]:  # fmt: skip
+def _stage_task(
+    code: Callable[[], CompiledQuery],
+    plan: EpochPlan,
+    stage: int,
+    following: int,
+) -> Callable[[int, Iterable[bytes]], Iterator[Addressed]]:
     def run(task: int, inbox: Iterable[bytes]) -> Iterator[Addressed]:
         payloads = [Payload.unpack(data) for data in inbox]
         try:
             sent = run_task(code(), plan, stage, task, payloads)
         except PenstockError as error:
-            sent = [Payload(kind="error", stage=DRIVER, task=0,
-                            facts={"error": type(error).__name__, "fields": error.fields})]  # fmt: skip
+            sent = [
+                Payload(
+                    kind="error",
+                    stage=DRIVER,
+                    task=0,
+                    facts={"error": type(error).__name__, "fields": error.fields},
+                )
+            ]
         for payload in sent:
             target = payload.task if payload.stage == stage + 1 else payload.task % following
             yield target, payload.pack()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
 
 SETTINGS: Mapping[str, str] = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.shuffle.partitions": "2",
@@ -24,8 +24,9 @@ SETTINGS: Mapping[str, str] = {
 """Settings that make epochs short on one machine; a cluster has its own."""
 
 
-def local_session(name: str = "penstock", *, cores: int | None = None,
-                  settings: Mapping[str, str] | None = None) -> SparkSession:  # fmt: skip
+def local_session(
+    name: str = "penstock", *, cores: int | None = None, settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """Return a Spark session in local mode, set up for Penstock.
 
     Args:
@@ -47,5 +48,38 @@ def use_this_python(context: SparkContext) -> None:
 
     Spark would start whatever ``python3`` is first on the path, which may lack Penstock.
     """
-    if context.master.startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+    if str(context.master).startswith("local") and "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
+
+
+@contextmanager
+def scratch_session(
+    name: str, *, cores: int | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Give a local session that leaves nothing behind: no process, no temporary file."""
+    with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
+        own = {
+            "spark.local.dir": folder,
+            "spark.sql.warehouse.dir": f"{folder}/warehouse",
+            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+        }
+        session = local_session(name, cores=cores, settings={**own, **(settings or {})})
+        try:
+            yield session
+        finally:
+            session.stop()
+            _end_gateway()
+
+
+def _end_gateway() -> None:
+    """End the JVM that PySpark started, which otherwise lives as long as this process."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        process.stdin.close()
+        process.wait(timeout=30)
+    SparkContext._gateway = None
+    SparkContext._jvm = None

@@ -25,10 +25,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def start(sinks: tuple[Sink, ...], spark: SparkSession, *, checkpoint: str | Path,
-          name: str | None = None, available_now: bool = False, every: Duration | None = None,
-          finish: bool = False, instances: int | Mapping[int, int] | None = None,
-          strategy: str | None = None) -> Query:  # fmt: skip
+def start(
+    sinks: tuple[Sink, ...],
+    spark: SparkSession,
+    *,
+    checkpoint: str | Path,
+    name: str | None = None,
+    available_now: bool = False,
+    every: Duration | None = None,
+    finish: bool = False,
+    instances: int | Mapping[int, int] | None = None,
+    strategy: str | None = None,
+) -> Query:
     """Start a query.
 
     Args:
@@ -48,9 +56,12 @@ def start(sinks: tuple[Sink, ...], spark: SparkSession, *, checkpoint: str | Pat
     _check_options(available_now=available_now, every=every, finish=finish)
     total = instances if isinstance(instances, int) else None
     config = Config.from_settings(_settings(spark), instances=total, strategy=strategy)
-    query = compile_query(sinks, strategy=config.strategy, buckets=config.buckets,
-                          instances=config.instances if not isinstance(instances, Mapping)
-                          else instances)  # fmt: skip
+    query = compile_query(
+        sinks,
+        strategy=config.strategy,
+        buckets=config.buckets,
+        instances=config.instances if not isinstance(instances, Mapping) else instances,
+    )
     _check_folders(query)
     use_this_python(spark.sparkContext)
     root = Path(checkpoint).expanduser().resolve()
@@ -72,13 +83,17 @@ def _check_options(*, available_now: bool, every: Duration | None, finish: bool)
 
 def _settings(spark: SparkSession) -> dict[str, str]:
     found = dict(spark.sparkContext.getConf().getAll())
-    return found | {key: value for key, value in spark.conf.getAll.items()}
+    return found | dict(spark.conf.getAll)
 
 
 def _check_folders(query: CompiledQuery) -> None:
-    problems = [f"source {source.name}: the folder {source.reader.path!r} does not exist"
-                for _, source in query.sources if isinstance(source.reader, Files)
-                and "://" not in source.reader.path and not Path(source.reader.path).is_dir()]  # fmt: skip
+    problems = [
+        f"source {source.name}: the folder {source.reader.path!r} does not exist"
+        for _, source in query.sources
+        if isinstance(source.reader, Files)
+        and "://" not in source.reader.path
+        and not Path(source.reader.path).is_dir()
+    ]
     if problems:
         raise QueryError(problems=problems)
 
@@ -86,7 +101,9 @@ def _check_folders(query: CompiledQuery) -> None:
 class _Run:
     """One run of a query: what its epochs share."""
 
-    def __init__(self, query: CompiledQuery, spark: SparkSession, root: Path, config: Config) -> None:
+    def __init__(
+        self, query: CompiledQuery, spark: SparkSession, root: Path, config: Config
+    ) -> None:
         self.query, self.spark, self.root = query, spark, root
         self.publisher = SparkPublisher(query, spark)
         self.driver = Driver(query, root, config, publisher=self.publisher)
@@ -95,8 +112,14 @@ class _Run:
         self.handle: Query | None = None
         self.error: BaseException | None = None
 
-    def start(self, *, name: str | None, available_now: bool, every: Duration | None, finish: bool,
-              ) -> Query:  # fmt: skip
+    def start(
+        self,
+        *,
+        name: str | None,
+        available_now: bool,
+        every: Duration | None,
+        finish: bool,
+    ) -> Query:
         write_rows(self.query, self.root / "rows")
         frame = stream_of_splits(self.spark, self.query, self.root / "rows")
         writer = frame.writeStream.foreachBatch(self._epoch)
@@ -108,8 +131,14 @@ class _Run:
         elif every is not None:
             micros = parse_duration(every)
             writer = writer.trigger(processingTime=f"{micros // 1000} milliseconds")
-        handle = Query(writer.start(), self.driver, self.book, self.publisher.tables,
-                       finish=self._finish if finish else None, close=self.jobs.close)  # fmt: skip
+        handle = Query(
+            writer.start(),
+            self.driver,
+            self.book,
+            self.publisher.tables,
+            finish=self._finish if finish else None,
+            close=self.jobs.close,
+        )
         self.handle = handle
         if self.error is not None:
             handle.failed(self.error)
@@ -121,11 +150,19 @@ class _Run:
     def _finish(self) -> None:
         last = self.driver.last
         if last is None or not last.final:
-            self._run(last.epoch + 1 if last else 0,
-                      lambda query, plan: self.jobs.run(query, plan, None), final=True)  # fmt: skip
+            self._run(
+                last.epoch + 1 if last else 0,
+                lambda query, plan: self.jobs.run(query, plan, None),
+                final=True,
+            )
 
-    def _run(self, epoch: int, execute: Callable[[CompiledQuery, EpochPlan], list[TaskReport]], *,
-             final: bool) -> None:  # fmt: skip
+    def _run(
+        self,
+        epoch: int,
+        execute: Callable[[CompiledQuery, EpochPlan], list[TaskReport]],
+        *,
+        final: bool,
+    ) -> None:
         try:
             self.book.add(self.driver.run_epoch(epoch, execute, final=final))
         except BaseException as error:
@@ -133,4 +170,3 @@ class _Run:
             if self.handle is not None:
                 self.handle.failed(error)
             raise
-
