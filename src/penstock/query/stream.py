@@ -336,4 +336,4 @@ def _schema_clash(
 
 
 def _dtype(dtype: Any) -> pl.DataType:
-    return pl.Schema({"_": dtype})["_"]
+    return pl.DataFrame(schema={"_": dtype}).schema["_"]

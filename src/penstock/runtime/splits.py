@@ -1,8 +1,8 @@
 """Splits: the units of input that scan instances read, as payloads.
 
 A split is a file or an Arrow batch. Every scan instance hears of every split of the epoch, in
-order; it reads those that are its own and knows the others' rows and highest time, so that all of them
-agree which rows are late. Law: who reads a split changes nothing about its rows.
+order; it reads those that are its own and knows the others' rows and highest time, so that all of
+them agree which rows are late. Law: who reads a split changes nothing about its rows.
 """
 
 from __future__ import annotations

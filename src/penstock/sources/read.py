@@ -1,4 +1,4 @@
-"""The functions that make a stream: ``read_parquet`` and the like, ``from_rows``, ``from_spark``."""
+"""The functions that make a stream: ``read_parquet`` and its kin, ``from_rows``, ``from_spark``."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _read(
                 f"max_files_per_epoch={max_files!r}",
             )
         )
-    found = dict(pl.Schema(schema)) if schema is not None else infer_schema(form, path)
+    found = dict(pl.DataFrame(schema=dict(schema)).schema) if schema else infer_schema(form, path)
     reader = nodes.Files(path=path, format=form, max_files_per_epoch=max_files)
     return _source(reader, found, time, delay, idle, name or Path(path).name or form)
 

@@ -1,8 +1,9 @@
 """Sources on Spark: every source as one streaming DataFrame of splits.
 
 Structured Streaming owns the offsets. A folder is a stream of file names, never of rows; a
-streaming DataFrame is packed into Arrow batches. All sources of a query are united into one DataFrame, so an
-epoch takes all of them at one point. Law: a row of this DataFrame is one split, whole.
+streaming DataFrame is packed into Arrow batches. All sources of a query are united into one
+DataFrame, so an epoch takes all of them at one point. Law: a row of this DataFrame is one split,
+whole.
 """
 
 from __future__ import annotations

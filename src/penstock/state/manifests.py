@@ -130,9 +130,7 @@ class ManifestLog:
         except FileExistsError as error:
             raise FencedError(
                 path=str(path),
-                reason=(
-                    "another driver has committed this epoch; this query stopped and changed nothing"
-                ),
+                reason=("another driver has committed this epoch; this query has changed nothing"),
             ) from error
 
     def retire(self, newest: int) -> None:

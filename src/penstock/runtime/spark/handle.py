@@ -1,4 +1,4 @@
-"""The handle of a running query: all of PySpark's ``StreamingQuery``, by the same names, and more."""
+"""The handle of a running query: PySpark's ``StreamingQuery``, by the same names, and more."""
 
 from __future__ import annotations
 
