@@ -10,23 +10,30 @@ results do not drift.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from penstock.operators.chunks import PANE, Chunk, add_rows, rows_between, rows_of
+from penstock.operators.combine import columns_for, group_rows
 from penstock.operators.functions import Parts, parts_of
 from penstock.operators.kernel import UNTIL, Advanced
+from penstock.operators.keys import CODE, KeyTable
 from penstock.operators.panes import NOT_STARTED, Panes
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate
 
 WINDOW = "__window"
+_SLOT = "__slot"
+_LARGE = 100_000
+"""From this many rows on, Polars' streaming engine groups faster than the other."""
+_MEMBERS = {"level": pl.Int64, PANE: pl.Int64, WINDOW: pl.Int64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaneState:
     """Open panes as they came, sealed panes by level, and how far windows have closed."""
 
+    keys: KeyTable
     open: tuple[pl.DataFrame, ...] = ()
     levels: tuple[tuple[Chunk, ...], ...] = ()
     watermark: int = NOT_STARTED
@@ -43,74 +50,92 @@ class AggregateKernel:
         self.ordered = ordered
         self.panes = Panes.of(node.window)
         calls = node.aggregation.calls
-        self.parts: list[Parts] | None = (
-            None if calls is None else [parts_of(i, call) for i, call in enumerate(calls)]
-        )
+        self.parts: list[Parts] | None = None
+        self.columns: list[pl.Expr] = []
+        if calls is not None:
+            self.columns, over = columns_for(calls)
+            self.parts = [parts_of(i, call) for i, call in enumerate(over)]
         deep = self.parts is not None and self.panes.per_window > 3
         self.levels = self.panes.per_window.bit_length() - 1 if deep else 0
 
-    def combine(self, rows: pl.LazyFrame) -> pl.LazyFrame:
-        """Return partials per group and pane, or the rows with their pane."""
+    def prepare(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+        """Return the columns that `combine` needs: keys, pane and arguments."""
         pane = pl.col(TIME).floordiv(self.panes.width_us).alias(PANE)
+        order = ORDER if self.node.aggregation.needs_order else ()
         if self.parts is None:
-            columns = sorted(_kept_columns(self.node))
-            return rows.select(*self.by, *[c for c in columns if c not in self.by], *ORDER, pane)
-        partials = [expression for parts in self.parts for expression in parts.partial]
-        return rows.group_by(*self.by, pane).agg(partials)
+            kept = sorted(_kept_columns(self.node) - set(self.by))
+            return rows.select(*self.by, *kept, *order, pane)
+        return rows.select(*self.by, pane, *order, *self.columns)
+
+    def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
+        """Return partials per group and pane; rows that must be kept stay as they are."""
+        if self.parts is None:
+            return prepared
+        return group_rows(prepared, self.by, [e for parts in self.parts for e in parts.partial])
 
     def merge(self, frame: pl.DataFrame, node: str = PANE) -> pl.DataFrame:
-        """Return one partial per group and node."""
-        if self.parts is None:
+        """Return one partial per key and node, grouped on one integer made of both."""
+        if self.parts is None or frame.is_empty():
             return frame
+        low, high = frame[node].min(), frame[node].max()
+        assert isinstance(low, int)
+        assert isinstance(high, int)
+        span = high - low + 1
+        slot = (pl.col(CODE) * span + (pl.col(node) - low)).alias(_SLOT)
         merges = [expression for parts in self.parts for expression in parts.merge]
-        return frame.group_by(*self.by, node).agg(merges)
+        grouped = frame.lazy().with_columns(slot).group_by(_SLOT).agg(merges)
+        merged = grouped.with_columns(
+            pl.col(_SLOT).floordiv(span).alias(CODE), (pl.col(_SLOT) % span + low).alias(node)
+        ).select(frame.columns)
+        return merged.collect(engine="streaming" if frame.height > _LARGE else "in-memory")
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> PaneState:
         """Return the state at a watermark from the deltas of the past."""
-        state = PaneState(watermark=watermark)
-        rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
-        rows = [frame for frame in rows if frame.height]
+        keys = KeyTable.empty({key: self.node.schema[key] for key in self.by})
+        rows = []
+        for delta in deltas:
+            needed = delta.filter(pl.col(UNTIL) > watermark).drop(UNTIL)
+            keys, coded = keys.encode(needed)
+            rows += [coded] if coded.height else []
         if not rows:
-            return state
-        sealed, waiting = self._split(self._merged(rows), watermark)
-        return PaneState(
-            open=waiting, levels=self._seal((), sealed, NOT_STARTED, watermark), watermark=watermark
-        )
+            return PaneState(keys=keys, watermark=watermark)
+        sealed, waiting = self._split(self.merge(pl.concat(rows)), watermark)
+        levels = self._seal((), sealed, NOT_STARTED, watermark)
+        return PaneState(keys=keys, open=waiting, levels=levels, watermark=watermark)
 
     def advance(
         self, state: PaneState, arrived: Sequence[pl.DataFrame], watermark: int
     ) -> Advanced:
         """Take the partials of an epoch and close the windows that the watermark reached."""
-        new = self._merged([frame for frame in arrived if frame.height]) if arrived else None
-        delta = self._delta(new)
-        waiting = [*state.open, *([new] if new is not None and new.height else [])]
         watermark = max(watermark, state.watermark)
+        fresh = [frame for frame in arrived if frame.height]
+        delta = self._delta(pl.concat(fresh)) if fresh else pl.DataFrame()
+        keys, waiting = state.keys, list(state.open)
+        for frame in fresh:
+            keys, coded = keys.encode(frame)
+            waiting.append(coded)
         sealed, kept = self._split_all(waiting, watermark)
+        levels: tuple[tuple[Chunk, ...], ...] = ()
         if self.panes.per_window == 1:  # a window is a pane, and a sealed pane is a closed window
-            results = (
-                self._empty() if sealed is None else self._finish(sealed.rename({PANE: WINDOW}))
-            )
-            return Advanced(
-                state=PaneState(open=kept, watermark=watermark), results=results, delta=delta
-            )
-        levels = self._seal(state.levels, sealed, state.watermark, watermark)
-        results = self._close(levels, state.watermark, watermark)
-        after = PaneState(open=kept, levels=self._prune(levels, watermark), watermark=watermark)
-        return Advanced(state=after, results=results, delta=delta)
+            closed = None if sealed is None else sealed.rename({PANE: WINDOW})
+        else:
+            levels = self._seal(state.levels, sealed, state.watermark, watermark)
+            closed = self._closed(levels, state.watermark, watermark)
+        results = self._empty() if closed is None else self._finish(keys, closed)
+        after = PaneState(
+            keys=keys, open=kept, levels=self._drop_closed(levels, watermark), watermark=watermark
+        )
+        return Advanced(state=_prune_keys(after), results=results, delta=delta)
 
     def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Return one delta that stands for several at a watermark."""
-        rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
-        return self._delta(self._merged(rows))
+        rows = pl.concat([d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas])
+        keys = KeyTable.empty({key: self.node.schema[key] for key in self.by})
+        keys, coded = keys.encode(rows)
+        merged = keys.decode(self.merge(coded)) if coded.height else rows
+        return self._delta(merged.select(rows.columns))
 
-    def _merged(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-        if not frames:
-            return None
-        return frames[0] if len(frames) == 1 else self.merge(pl.concat(frames))
-
-    def _delta(self, rows: pl.DataFrame | None) -> pl.DataFrame:
-        if rows is None:
-            return pl.DataFrame()
+    def _delta(self, rows: pl.DataFrame) -> pl.DataFrame:
         panes = self.panes
         end = (pl.col(PANE).floordiv(panes.step) * panes.step + panes.per_window) * panes.width_us
         return rows.with_columns(end.alias(UNTIL))
@@ -118,20 +143,25 @@ class AggregateKernel:
     def _split_all(
         self, frames: Sequence[pl.DataFrame], watermark: int
     ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:
+        """Return the sealed rows, merged, and the frames that wait."""
         parts = [self._split(frame, watermark) for frame in frames]
         sealed = [frame for frame, _ in parts if frame is not None and frame.height]
-        return self._merged(sealed), tuple(frame for _, kept in parts for frame in kept)
+        waiting = tuple(frame for _, kept in parts for frame in kept)
+        if not sealed:
+            return None, waiting
+        return (sealed[0] if len(sealed) == 1 else self.merge(pl.concat(sealed))), waiting
 
     def _split(
-        self, frame: pl.DataFrame | None, watermark: int
+        self, frame: pl.DataFrame, watermark: int
     ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:
-        if frame is None:
-            return None, ()
         frontier = self.panes.sealed_before(watermark)
-        highest = frame[PANE].max()
-        assert isinstance(highest, int)
-        if highest < frontier:
+        low, high = frame[PANE].min(), frame[PANE].max()
+        assert isinstance(low, int)
+        assert isinstance(high, int)
+        if high < frontier:
             return frame, ()
+        if low >= frontier:
+            return None, (frame,)
         waiting = frame.filter(pl.col(PANE) >= frontier)
         return frame.filter(pl.col(PANE) < frontier), (waiting,)
 
@@ -157,26 +187,20 @@ class AggregateKernel:
                 grown[level] = add_rows(grown[level], self.merge(halved))
         return tuple(grown)
 
-    def _close(self, levels: tuple[tuple[Chunk, ...], ...], before: int, now: int) -> pl.DataFrame:
-        """Return the results of the windows that close between two watermarks."""
+    def _closed(
+        self, levels: tuple[tuple[Chunk, ...], ...], before: int, now: int
+    ) -> pl.DataFrame | None:
+        """Return the merged rows of the windows that close between two watermarks."""
         filled = [pane for chunk in levels[0] for pane in chunk.nodes]
         windows = self.panes.closing(filled, before, now)
         if not windows:
-            return self._empty()
+            return None
         members = [
             (level, node, window)
             for window in windows
             for level, node in self.panes.nodes_of(window, self.levels)
         ]
-        return self._finish(self._gather(levels, members))
-
-    def _gather(
-        self, levels: tuple[tuple[Chunk, ...], ...], members: list[tuple[int, int, int]]
-    ) -> pl.DataFrame:
-        """Return the rows of each window: its nodes' rows, then merged."""
-        table = pl.DataFrame(
-            members, schema={"level": pl.Int64, PANE: pl.Int64, WINDOW: pl.Int64}, orient="row"
-        )
+        table = pl.DataFrame(members, schema=_MEMBERS, orient="row")
         found = []
         for level, chunks in enumerate(levels):
             wanted = table.filter(pl.col("level") == level).drop("level")
@@ -185,31 +209,34 @@ class AggregateKernel:
                 found.append(rows.join(wanted, on=PANE).drop(PANE))
         return self.merge(pl.concat(found), WINDOW)
 
-    def _finish(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _finish(self, keys: KeyTable, rows: pl.DataFrame) -> pl.DataFrame:
         """Return result rows from merged partials (or kept rows) with their window."""
         node, outer = self.node, self.node.aggregation.outer
         values = [
             e.cast(node.schema[name]).alias(name)
             for name, e in zip(node.aggregation.names, outer, strict=True)
         ]
-        start = pl.col(WINDOW) * node.window.every_us
-        times = [
-            start.cast(pl.Datetime("us")).alias("window_start"),
-            (start + node.window.size_us).cast(pl.Datetime("us")).alias("window_end"),
-            (start + node.window.size_us).alias(TIME),
-        ]
         if self.parts is None:
-            groups = rows.sort(*ORDER).group_by(*self.by, WINDOW, maintain_order=True)
+            found = keys.decode(rows).sort(*ORDER)
+            groups = found.group_by(*self.by, WINDOW, maintain_order=True)
             lazy = groups.agg(values).lazy()
         else:
-            lazy = rows.lazy().with_columns(parts.finish for parts in self.parts)
-            lazy = lazy.with_columns(values)
+            finishes = [parts.finish for parts in self.parts]
+            lazy = keys.decode(rows).lazy().with_columns(finishes).with_columns(values)
         hidden = [TIME, SOURCE, POSITION] if self.ordered else [TIME]
-        places = [
+        return lazy.with_columns(self._places()).select(*node.schema, *hidden).collect()
+
+    def _places(self) -> list[pl.Expr]:
+        """Return the columns that say when a window is, and where its result is in the order."""
+        start = pl.col(WINDOW) * self.node.window.every_us
+        end = start + self.node.window.size_us
+        return [
+            start.cast(pl.Datetime("us")).alias("window_start"),
+            end.cast(pl.Datetime("us")).alias("window_end"),
+            end.alias(TIME),
             pl.lit(self.operator, dtype=pl.Int32).alias(SOURCE),
             pl.lit(0, dtype=pl.Int64).alias(POSITION),
         ]
-        return lazy.with_columns(*times, *places).select(*node.schema, *hidden).collect()
 
     def _empty(self) -> pl.DataFrame:
         schema = dict(self.node.schema) | {TIME: pl.Int64()}
@@ -217,7 +244,7 @@ class AggregateKernel:
             schema |= {SOURCE: pl.Int32(), POSITION: pl.Int64()}
         return pl.DataFrame(schema=schema)
 
-    def _prune(
+    def _drop_closed(
         self, levels: tuple[tuple[Chunk, ...], ...], watermark: int
     ) -> tuple[tuple[Chunk, ...], ...]:
         """Drop the chunks that no open window needs."""
@@ -230,3 +257,19 @@ class AggregateKernel:
 
 def _kept_columns(node: Aggregate) -> set[str]:
     return {name for e in node.aggregation.outer for name in e.meta.root_names()}
+
+
+def _prune_keys(state: PaneState) -> PaneState:
+    """Forget the keys that no row has any more, once the table has doubled."""
+    if not state.keys.overgrown:
+        return state
+    chunks = [chunk for level in state.levels for chunk in level]
+    frames = [*state.open, *[chunk.rows for chunk in chunks]]
+    if not frames:
+        return replace(state, keys=KeyTable(keys=state.keys.keys.clear()))
+    keys, recoded = state.keys.prune(frames)
+    rest = iter(recoded[len(state.open) :])
+    levels = tuple(
+        tuple(replace(chunk, rows=next(rest)) for chunk in level) for level in state.levels
+    )
+    return replace(state, keys=keys, open=tuple(recoded[: len(state.open)]), levels=levels)

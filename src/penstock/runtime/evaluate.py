@@ -65,9 +65,11 @@ def _all_at_once(work: Work) -> Outcome:
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
     plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
     done = pl.collect_all(plans)
-    return Outcome(
-        sinks=dict(zip(sinks, done, strict=False)), edges=done[len(sinks) :], refusals=[]
-    )
+    edges = [
+        _combined(query, edge, frame)
+        for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
+    ]
+    return Outcome(sinks=dict(zip(sinks, done, strict=False)), edges=edges, refusals=[])
 
 
 def _one_by_one(work: Work) -> Outcome:
@@ -109,7 +111,7 @@ def _one_by_one(work: Work) -> Outcome:
         assert head is not None
 
         def leave(part: pl.DataFrame, edge=edge) -> pl.DataFrame:  # type: ignore[no-untyped-def]
-            return _leaving(query, edge, part.lazy()).collect()
+            return _combined(query, edge, _leaving(query, edge, part.lazy()).collect())
 
         edges.append(run(leave, done[edge.producer], query.nodes[head].title))
     return Outcome(sinks=sinks, edges=edges, refusals=refusals)
@@ -151,10 +153,19 @@ def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
 
 
 def _leaving(query: CompiledQuery, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the columns of the rows that go over an edge."""
+    kernel = _aggregate_at(query, edge)
+    return kernel.prepare(rows) if kernel else rows.select(columns_of(query, edge.producer))
+
+
+def _combined(query: CompiledQuery, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
     """Return what the load balancer sends: partials where it may combine, rows otherwise."""
+    kernel = _aggregate_at(query, edge)
+    return kernel.combine(rows) if kernel else rows
+
+
+def _aggregate_at(query: CompiledQuery, edge: Edge) -> AggregateKernel | None:
     head = query.subqueries[edge.to_subquery].head
     assert head is not None
     node = query.nodes[head]
-    if isinstance(node, Aggregate):
-        return AggregateKernel(node, head, ordered=False).combine(rows)
-    return rows.select(columns_of(query, edge.producer))
+    return AggregateKernel(node, head, ordered=False) if isinstance(node, Aggregate) else None

@@ -1,0 +1,63 @@
+"""Combining rows to partials per group and pane, before the shuffle.
+
+Law: the partials of a frame are those of its rows in any order. Rows in time order are common, and
+then each pane is one run of rows that is grouped by the key alone, which is twice as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import polars as pl
+
+from penstock.operators.chunks import PANE
+from penstock.query.aggregates import Call
+
+_LONG_RUN = 20_000
+"""Runs of fewer rows than this are not worth a group-by of their own."""
+
+
+def columns_for(calls: Sequence[Call]) -> tuple[list[pl.Expr], list[Call]]:
+    """Return the expressions that calls need, each once, and the calls over their columns.
+
+    >>> calls = [Call(function=f, argument=pl.col("x") + 1) for f in ("sum", "count")]
+    >>> columns, over = columns_for(calls)
+    >>> len(columns), str(over[1].argument)
+    (1, 'col("__x0")')
+    """
+    columns: dict[str, pl.Expr] = {}
+
+    def column(expression: pl.Expr | None) -> pl.Expr | None:
+        if expression is None:
+            return None
+        text = str(expression)
+        if text not in columns:
+            columns[text] = expression.alias(f"__x{len(columns)}")
+        return pl.col(columns[text].meta.output_name())
+
+    over = [replace(c, argument=column(c.argument), keep=column(c.keep)) for c in calls]
+    return list(columns.values()), over
+
+
+def group_rows(frame: pl.DataFrame, by: Sequence[str], partials: Sequence[pl.Expr]) -> pl.DataFrame:
+    """Return partials per group and pane."""
+    runs = _runs(frame)
+    if not by or runs is None:
+        return frame.lazy().group_by(*by, PANE).agg(partials).collect()
+    done, start = [], 0
+    for pane, rows in runs:
+        part = frame[start : start + rows].group_by(by).agg(partials)
+        done.append(part.with_columns(pl.lit(pane, dtype=pl.Int64).alias(PANE)))
+        start += rows
+    return pl.concat(done).select(*by, PANE, pl.exclude(*by, PANE))
+
+
+def _runs(frame: pl.DataFrame) -> list[tuple[int, int]] | None:
+    """Return the runs of equal panes, if they are few, long and ascending; else None."""
+    if frame.height < _LONG_RUN or not frame[PANE].is_sorted():
+        return None
+    runs = frame[PANE].rle()
+    if runs.len() * _LONG_RUN > frame.height:
+        return None
+    return list(zip(runs.struct.field("value"), runs.struct.field("len"), strict=True))
