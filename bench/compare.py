@@ -43,10 +43,10 @@ class OutputMismatchError(AssertionError):
 
 def last_time(calls: Path) -> datetime:
     """Return the highest event time of the input."""
-    time: datetime = (
+    highest: datetime = (
         pl.scan_parquet(calls / "*.parquet").select(pl.col("ts").max()).collect().item()
     )
-    return time
+    return highest
 
 
 def read_output(folder: Path, load: Workload, last: datetime) -> Output:

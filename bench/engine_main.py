@@ -6,6 +6,7 @@ our standard input; when that closes, the whole process group goes.
 
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -30,7 +31,8 @@ def main(job_file: str, result_file: str) -> None:
     job = EngineJob.from_json(json.loads(Path(job_file).read_text()))
     times: EngineTimes = import_module(MODULES[job.engine]).run(job)
     partial = Path(result_file + ".tmp")
-    partial.write_text(json.dumps(asdict(times)))
+    own_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    partial.write_text(json.dumps({**asdict(times), "own_peak_bytes": own_kb * 1024}))
     partial.replace(result_file)
 
 

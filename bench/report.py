@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
+from rich.box import SIMPLE
 from rich.table import Table
 
 from bench.measure import Measured
@@ -52,18 +53,17 @@ def with_ratios(rows: Sequence[BenchRow]) -> list[BenchRow]:
 
 def table(rows: Sequence[BenchRow]) -> Table:
     """Return the rows as a table for people."""
-    shown = Table(title="call records: rows per second, end to end")
-    shown.add_column("workload")
-    shown.add_column("engine")
-    for name in ("rows/s", "epoch p50 ms", "epoch p99 ms", "peak RSS MB", "output rows"):
-        shown.add_column(name, justify="right")
-    shown.add_column("against native", justify="right")
+    shown = Table(title="call records, end to end", box=SIMPLE, pad_edge=False)
+    for name in ("load", "engine"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("rows/s", "p50 ms", "p99 ms", "RSS MB", "output", "× native"):
+        shown.add_column(name, justify="right", no_wrap=True)
     for row in rows:
-        ratio = "–" if row.ratio_to_native is None else f"{row.ratio_to_native:.2f} ×"
+        ratio = "–" if row.ratio_to_native is None else f"{row.ratio_to_native:.2f}"
         shown.add_row(
             row.workload,
             row.engine,
-            f"{row.rows_per_second:,.0f}",
+            f"{row.rows_per_second / 1000:,.0f} k",
             f"{row.epoch_ms_p50:,.0f}",
             f"{row.epoch_ms_p99:,.0f}",
             f"{row.peak_rss_mb:,.0f}",

@@ -73,8 +73,8 @@ def group_to_panes(calls: pl.LazyFrame, load: Workload) -> pl.DataFrame:
 def last_time(calls: pl.LazyFrame, panes: pl.DataFrame) -> datetime:
     """Return the highest event time; row groups before the last pane are skipped."""
     last = pl.col("ts") >= panes["pane"].max()
-    time: datetime = calls.filter(last).select(pl.col("ts").max()).collect().item()
-    return time
+    highest: datetime = calls.filter(last).select(pl.col("ts").max()).collect().item()
+    return highest
 
 
 def slide(panes: pl.DataFrame, load: Workload) -> pl.DataFrame:

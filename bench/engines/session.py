@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, DoubleType, IntegerType, StringType, StructField, StructType
 
 from bench.engines.base import EngineJob, EngineTimes
 
@@ -44,11 +44,13 @@ def calls_schema(time: DataType) -> StructType:
     Files hold times without a zone. Spark's watermarks refuse that type, so native reads them
     as Spark's own `timestamp`, which in a UTC session is the same.
     """
-    word = time.simpleString()
-    return StructType.fromDDL(
-        f"src string, dst string, start {word}, end {word}, ts {word}, "
-        "district int, lat double, lon double"
-    )
+    kinds = {
+        **dict.fromkeys(("src", "dst"), StringType()),
+        **dict.fromkeys(("start", "end", "ts"), time),
+        "district": IntegerType(),
+        **dict.fromkeys(("lat", "lon"), DoubleType()),
+    }
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
 def session(work: Path, extra: Mapping[str, str]) -> SparkSession:

@@ -65,16 +65,16 @@ class Files:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:
-    """A streaming DataFrame of Spark."""
+    """A streaming DataFrame of Spark; it lives in the driver, and tasks get its rows as splits."""
 
-    frame: SparkFrame
+    frame: SparkFrame | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _absent_frame, ()  # a DataFrame lives in the driver; tasks get its payloads
+        return _frame_elsewhere, ()
 
 
-def _absent_frame() -> None:
-    return None
+def _frame_elsewhere() -> Frame:
+    return Frame(frame=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -188,6 +188,17 @@ class Sink(Node):
         """What the operator does, in a few words."""
         where = f" {self.target}" if isinstance(self.target, str) else ""
         return f"write {self.kind}{where}{' in order' if self.ordered else ''}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["schema"] = dict(self.schema)
+        if callable(self.target):  # a function of the user's is called in the driver, never sent
+            fields["target"] = None
+        return _sink_elsewhere, (fields,)
+
+
+def _sink_elsewhere(fields: dict[str, Any]) -> Sink:
+    return Sink(**fields)
 
 
 def topological(sinks: tuple[Sink, ...]) -> tuple[Node, ...]:

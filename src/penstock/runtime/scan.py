@@ -83,6 +83,7 @@ class _SourceScan:
         self.carry = Carry(
             seen=plan.seen.get(number, NOT_STARTED), rows=plan.rows_before.get(number, 0)
         )
+        self.at_once = self.carry.seen if isinstance(source.reader, Frame) else None
         self.refused_reading = 0
 
     @property
@@ -130,7 +131,13 @@ class _SourceScan:
 
     def _admit(self, frame: pl.DataFrame) -> Admitted:
         part = admit(
-            self.source, self.number, frame, self.carry, floor=self.floor, ordered=self.ordered
+            self.source,
+            self.number,
+            frame,
+            self.carry,
+            floor=self.floor,
+            ordered=self.ordered,
+            at_once=self.at_once,
         )
         self.letters.add_timeless(self.number, self.source, part.timeless)
         self.carry = part.carry

@@ -2,7 +2,8 @@
 
 Law: a row is late exactly if its event time is more than the source's delay below the highest time
 of the rows before it. That depends on the source's rows and their order alone: not on how they are
-cut into splits, epochs or tasks.
+cut into splits, epochs or tasks. A DataFrame of Spark has no order within a micro-batch: its rows
+come after those of the micro-batch before, and otherwise all at once.
 """
 
 from __future__ import annotations
@@ -39,7 +40,14 @@ def event_time(source: Source) -> pl.Expr:
 
 
 def admit(
-    source: Source, number: int, frame: pl.DataFrame, before: Carry, *, floor: int, ordered: bool
+    source: Source,
+    number: int,
+    frame: pl.DataFrame,
+    before: Carry,
+    *,
+    floor: int = NOT_STARTED,
+    ordered: bool = False,
+    at_once: int | None = None,
 ) -> Admitted:
     """Sort out the rows of one split.
 
@@ -50,6 +58,7 @@ def admit(
         before: What came before them.
         floor: Rows below this time are late in any case: others have gone on without this source.
         ordered: Whether to give rows their place in stream order.
+        at_once: The highest time before the epoch, if its rows have no order among them.
     """
     rows = frame.with_columns(event_time(source))
     if ordered:
@@ -61,11 +70,14 @@ def admit(
     highest = times.max()
     seen = max(before.seen, highest) if isinstance(highest, int) else before.seen
     carry = Carry(seen=seen, rows=before.rows + frame.height)
-    if _all_in_time(times, before.seen - source.delay_us, floor):
+    start = before.seen if at_once is None else at_once
+    if _all_in_time(times, max(start - source.delay_us, floor), in_order=at_once is None):
         return Admitted(rows=rows, late=frame.clear(), timeless=frame.clear(), carry=carry)
-    reached = times.cum_max().shift(1).fill_null(strategy="forward").fill_null(before.seen)
-    limit = reached.clip(lower_bound=before.seen) - source.delay_us
-    late = (times < limit.clip(lower_bound=floor)).fill_null(False)
+    reached = pl.repeat(start, times.len(), dtype=pl.Int64, eager=True)
+    if at_once is None:
+        earlier = times.cum_max().shift(1).fill_null(strategy="forward").fill_null(start)
+        reached = earlier.clip(lower_bound=start)
+    late = (times < (reached - source.delay_us).clip(lower_bound=floor)).fill_null(False)
     timeless = times.is_null()
     return Admitted(
         rows=rows.filter(~late & ~timeless),
@@ -75,11 +87,11 @@ def admit(
     )
 
 
-def _all_in_time(times: pl.Series, limit: int, floor: int) -> bool:
-    """Return whether rows are in time at first sight: ascending from at least the limit."""
+def _all_in_time(times: pl.Series, limit: int, *, in_order: bool) -> bool:
+    """Return whether at first sight no row is late: none below the limit, none out of order."""
     if times.is_empty():
         return True
-    if times.null_count() or not times.is_sorted():
+    if times.null_count() or (in_order and not times.is_sorted()):
         return False
-    first = times[0]
-    return bool(first >= limit and first >= floor)
+    lowest = times[0] if in_order else times.min()
+    return isinstance(lowest, int) and lowest >= limit

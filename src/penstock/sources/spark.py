@@ -59,6 +59,7 @@ def _splits_of(
 ) -> DataFrame:
     reader = source.reader
     if isinstance(reader, Frame):
+        assert reader.frame is not None
         needed = [c for c in source.schema if c in query.required[number] | {source.time}]
         pack = _packer(number, source, {c: source.schema[c] for c in needed})
         return reader.frame.select(*[f"`{c}`" for c in needed]).mapInArrow(pack, SPLIT_SCHEMA)

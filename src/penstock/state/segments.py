@@ -6,7 +6,6 @@ belongs to an operator, not to an instance; whoever owns a bucket reads its rows
 
 from __future__ import annotations
 
-import hashlib
 import io
 import uuid
 from collections.abc import Sequence
@@ -37,14 +36,14 @@ def write_segment(
     ordered.write_ipc(buffer, compression="uncompressed")
     data = buffer.getvalue()
     name = f"{epoch:012d}-{uuid.uuid4().hex}.arrow"
-    write_new(folder / name, data, fsync=fsync)
+    digest = write_new(folder / name, data, fsync=fsync)
     until = ordered[UNTIL].max()
     assert isinstance(until, int)
     return SegmentRef(
         name=name,
         rows=rows.height,
         bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
+        sha256=digest,
         until=until,
         live=live.ranges,
     )

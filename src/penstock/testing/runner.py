@@ -69,6 +69,7 @@ class LocalRun:
         """Open or begin a run on a checkpoint folder."""
         self.config = config or Config(fsync=False)
         self._tables: dict[int, dict[int, pl.DataFrame]] = {}
+        self._schemas = {number: dict(sink.schema) for number, sink in query.sinks}
         self.driver = Driver(query, checkpoint, self.config, publisher=self._publish)
 
     @property
@@ -104,15 +105,14 @@ class LocalRun:
     def table(self, sink: int | None = None) -> pl.DataFrame:
         """Return the rows that a memory sink has got, epoch by epoch."""
         number = self.driver.query.sinks[0][0] if sink is None else sink
-        schema = dict(self.driver.query.nodes[number].schema)
         epochs = self._tables.get(number, {})
+        schema = self._schemas[number]
         return pl.concat([pl.DataFrame(schema=schema), *[epochs[e] for e in sorted(epochs)]])
 
     def _publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
         frames = [pl.read_parquet(f.path) for f in files]
-        schema = dict(self.driver.query.nodes[sink].schema)
         table = self._tables.setdefault(sink, {})
-        table[epoch] = pl.concat([pl.DataFrame(schema=schema), *frames])
+        table[epoch] = pl.concat([pl.DataFrame(schema=self._schemas[sink]), *frames])
 
 
 def _splits(query: CompiledQuery, batch: Batch) -> list[Split]:

@@ -85,6 +85,16 @@ class TestStream:
         self._added: dict[int, list[Mapping[str, Any]]] = {n: [] for n, _ in self._query.sources}
         self._finished = False
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the sources that the query reads."""
+        return tuple(source.name for _, source in self._query.sources)
+
+    @property
+    def subqueries(self) -> int:
+        """How many subqueries there are; `rescale` takes their numbers."""
+        return len(self._query.subqueries)
+
     def add(self, rows: Rows | Mapping[int | str, Rows], *, splits: int = 1) -> None:
         """Run one epoch on some rows.
 

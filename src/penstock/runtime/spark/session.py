@@ -20,6 +20,11 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    # Spark's default for local files starts a process for each checkpoint file that it writes.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
 }
 """Settings that make epochs short on one machine; a cluster has its own."""
 

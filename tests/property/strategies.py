@@ -1,0 +1,187 @@
+"""Hypothesis strategies for queries, rows and what happens to a run of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from penstock.compiler import STRATEGIES
+from penstock.testing.streams import TestStream
+from tests.property.queries import FILTERS, MAPS, ROUTES, VALUES, WINDOWS, QueryText, SinkOf, Step
+
+Row = dict[str, Any]
+INSTANCES = st.integers(1, 7)
+ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))
+
+KEYS = ("k", "g")
+values = st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4, unique=True).map(tuple)
+keys = st.lists(st.sampled_from(KEYS), max_size=2, unique=True).map(tuple)
+inputs = st.integers(0, 4)
+aggregates = st.builds(Step, kind=st.just("aggregate"), which=st.sampled_from(list(WINDOWS)),
+                       input=inputs, by=keys, values=values)  # fmt: skip
+steps = st.one_of(
+    st.builds(Step, kind=st.just("map"), which=st.sampled_from(list(MAPS)), input=inputs),
+    st.builds(Step, kind=st.just("filter"), which=st.sampled_from(list(FILTERS)), input=inputs),
+    st.builds(Step, kind=st.just("route"), which=st.sampled_from(list(ROUTES)), input=inputs),
+    st.builds(Step, kind=st.just("union"), which=st.just(""), input=inputs, other=inputs),
+    st.builds(Step, kind=st.just("apply"), which=st.just("doubled"), input=inputs),
+    aggregates,
+    aggregates,
+    aggregates,
+)
+sinks = st.builds(SinkOf, stream=inputs, ordered=st.booleans(), raw=st.booleans())
+queries = st.builds(
+    QueryText,
+    delays=st.lists(st.sampled_from([0, 2, 5, 20]), min_size=1, max_size=2).map(tuple),
+    steps=st.lists(steps, min_size=1, max_size=6).map(tuple),
+    sinks=st.lists(sinks, min_size=1, max_size=3).map(tuple),
+)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn, *, max_size: int = 45) -> list[Row]:
+    """Draw the rows of a source in order of arrival: a clock that advances, rows behind it."""
+    least = draw(st.sampled_from([0, max_size // 4, max_size // 2, max_size - 5]))
+    drawn = draw(st.lists(_fields, min_size=least, max_size=least + 5))
+    clock = draw(st.sampled_from(ORIGINS)) - timedelta(seconds=20)
+    rows = []
+    for advance, behind, k, g, x, y, s, d in drawn:
+        clock += timedelta(seconds=advance)
+        ts = None if behind is None else clock - timedelta(seconds=behind)
+        rows.append({"k": k, "g": g, "x": x, "y": None if y is None else y / 4, "s": s,
+                     "d": None if d is None else timedelta(seconds=d), "ts": ts})  # fmt: skip
+    return rows
+
+
+_fields = st.tuples(
+    st.sampled_from([0, 1, 2, 0.5, 6]),
+    st.sampled_from([0, 1, 0.5, 3, 5, 9, 30, None]),
+    st.sampled_from(["a", "b", "c", None]),
+    st.sampled_from([0, 1, 2, None]),
+    st.sampled_from([0, 1, 4, -7, 9, 60, None]),
+    st.sampled_from([0, 1, -3, 10, 27, None]),
+    st.sampled_from(["1", "2", "-3", None, "1", "2", "1", "2", "1", "2", "z"]),
+    st.sampled_from([0, 1, -7, 3600, None]),
+)
+
+
+@dataclass(frozen=True)
+class Add:
+    """An epoch on the next rows of each source."""
+
+    sizes: tuple[int, int] = (5, 5)
+    splits: int = 1
+
+
+@dataclass(frozen=True)
+class Crash:
+    """A crash between two epochs, or in one on the next rows of each source."""
+
+    sizes: tuple[int, int] | None = None
+    committed: bool = False
+    lose_workers: bool = True
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """Other sizes from the next epoch on."""
+
+    subquery: int
+    instances: int
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A stop and a new start with another strategy and other sizes."""
+
+    strategy: str
+    instances: int
+
+
+Event = Add | Crash | Rescale | Restart
+sizes = st.tuples(st.integers(0, 20), st.integers(0, 20))
+events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(Add, sizes=sizes, splits=st.integers(1, 4)),
+    st.builds(Add, sizes=sizes, splits=st.integers(1, 4)),
+    st.builds(Crash, sizes=st.none() | sizes, committed=st.booleans(), lose_workers=st.booleans()),
+    st.builds(Rescale, subquery=st.integers(0, 9), instances=INSTANCES),
+    st.builds(Restart, strategy=st.sampled_from(STRATEGIES), instances=INSTANCES),
+)
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A query, its rows, and how it is run."""
+
+    query: QueryText
+    rows: tuple[list[Row], ...]
+    events: tuple[Event, ...] = ()
+    finish: bool = False
+    instances: int | tuple[int, ...] = 1
+    strategy: str = STRATEGIES[0]
+    buckets: int = 1024
+
+    def check(self) -> None:
+        """Run the scenario and compare it with the reference."""
+        sizes = (
+            self.instances if isinstance(self.instances, int) else dict(enumerate(self.instances))
+        )
+        with TestStream(self.query.build(), instances=sizes, strategy=self.strategy,
+                        buckets=self.buckets) as stream:  # fmt: skip
+            _Player(self, stream).play()
+            stream.expect_reference()
+
+
+class _Player:
+    """Carries out the events of a scenario."""
+
+    def __init__(self, scenario: Scenario, stream: TestStream) -> None:
+        self.scenario, self.stream = scenario, stream
+        self.left = [list(rows) for rows in scenario.rows]
+
+    def play(self) -> None:
+        for event in self.scenario.events:
+            self._do(event)
+        if any(self.left):
+            self.stream.add(self._next((10**6, 10**6)))
+        if self.scenario.finish:
+            self.stream.finish()
+
+    def _do(self, event: Event) -> None:
+        if isinstance(event, Add):
+            self.stream.add(self._next(event.sizes), splits=event.splits)
+        elif isinstance(event, Crash):
+            rows = None if event.sizes is None else self._next(event.sizes)
+            self.stream.crash(rows, committed=event.committed, lose_workers=event.lose_workers)
+        elif isinstance(event, Rescale):
+            self.stream.rescale(event.subquery % self.stream.subqueries, event.instances)
+        else:
+            self.stream.crash(strategy=event.strategy, instances=event.instances)
+
+    def _next(self, sizes: tuple[int, int]) -> dict[int | str, list[Row]]:
+        taken: dict[int | str, list[Row]] = {}
+        for number, size in enumerate(sizes[: len(self.left)]):
+            if f"s{number}" in self.stream.sources:
+                taken[f"s{number}"] = self.left[number][:size]
+            self.left[number] = self.left[number][size:]
+        return taken
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """Draw a query, rows for its sources, and a run."""
+    query = draw(queries)
+    return Scenario(
+        query=query,
+        rows=tuple(draw(arrivals()) for _ in query.delays),
+        events=tuple(draw(st.lists(events, max_size=7))),
+        finish=draw(st.booleans()),
+        instances=draw(
+            st.one_of(INSTANCES, st.lists(INSTANCES, min_size=12, max_size=12).map(tuple))
+        ),
+        strategy=draw(st.sampled_from(STRATEGIES)),
+        buckets=draw(st.sampled_from([1024, 7])),
+    )
