@@ -17,35 +17,47 @@ INSTANCES = st.integers(1, 7)
 ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))
 
 KEYS = ("k", "g")
+
+
+def several(items: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[tuple[Any, ...]]:
+    """Return lists of up to ``most`` items; long ones are as likely as short ones."""
+    least = st.sampled_from([0, most // 2, most - 1, most // 3])
+    return least.flatmap(lambda n: st.lists(items, min_size=n, max_size=most)).map(tuple)
+
+
 values = st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4, unique=True).map(tuple)
 keys = st.lists(st.sampled_from(KEYS), max_size=2, unique=True).map(tuple)
-inputs = st.integers(0, 4)
-aggregates = st.builds(Step, kind=st.just("aggregate"), which=st.sampled_from(list(WINDOWS)),
-                       input=inputs, by=keys, values=values)  # fmt: skip
-steps = st.one_of(
-    st.builds(Step, kind=st.just("map"), which=st.sampled_from(list(MAPS)), input=inputs),
-    st.builds(Step, kind=st.just("filter"), which=st.sampled_from(list(FILTERS)), input=inputs),
-    st.builds(Step, kind=st.just("route"), which=st.sampled_from(list(ROUTES)), input=inputs),
-    st.builds(Step, kind=st.just("union"), which=st.just(""), input=inputs, other=inputs),
-    st.builds(Step, kind=st.just("apply"), which=st.just("doubled"), input=inputs),
-    aggregates,
-    aggregates,
-    aggregates,
-)
+inputs = st.sampled_from([0, 0, 0, 0, 1, 2, 3, 4])
+_NAMES = {"map": MAPS, "filter": FILTERS, "route": ROUTES, "union": [""], "apply": ["doubled"],
+          "aggregate": WINDOWS}  # fmt: skip
+_KINDS = ["map", "aggregate", "filter", "aggregate", "union", "route", "aggregate", "apply"]
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    """Draw an operator; aggregates often, most on the newest stream."""
+    kind = draw(st.sampled_from(_KINDS))
+    which, place = draw(st.sampled_from(list(_NAMES[kind]))), draw(inputs)
+    if kind == "aggregate":
+        return Step(kind=kind, which=which, input=place, by=draw(keys), values=draw(values))
+    return Step(kind=kind, which=which, input=place, other=draw(inputs) if kind == "union" else 0)
+
+
 sinks = st.builds(SinkOf, stream=inputs, ordered=st.booleans(), raw=st.booleans())
 queries = st.builds(
     QueryText,
     delays=st.lists(st.sampled_from([0, 2, 5, 20]), min_size=1, max_size=2).map(tuple),
-    steps=st.lists(steps, min_size=1, max_size=6).map(tuple),
-    sinks=st.lists(sinks, min_size=1, max_size=3).map(tuple),
+    steps=several(steps(), 6),
+    sinks=st.tuples(
+        st.builds(SinkOf, ordered=st.booleans(), raw=st.booleans()), st.lists(sinks, max_size=2)
+    ).map(lambda drawn: (drawn[0], *drawn[1])),
 )
 
 
 @st.composite
 def arrivals(draw: st.DrawFn, *, max_size: int = 45) -> list[Row]:
     """Draw the rows of a source in order of arrival: a clock that advances, rows behind it."""
-    least = draw(st.sampled_from([0, max_size // 4, max_size // 2, max_size - 5]))
-    drawn = draw(st.lists(_fields, min_size=least, max_size=least + 5))
+    drawn = draw(several(_fields, max_size))
     clock = draw(st.sampled_from(ORIGINS)) - timedelta(seconds=20)
     rows = []
     for advance, behind, k, g, x, y, s, d in drawn:
@@ -177,8 +189,8 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(
         query=query,
         rows=tuple(draw(arrivals()) for _ in query.delays),
-        events=tuple(draw(st.lists(events, max_size=7))),
-        finish=draw(st.booleans()),
+        events=draw(several(events, 7)),
+        finish=draw(st.sampled_from([False, True, True])),
         instances=draw(
             st.one_of(INSTANCES, st.lists(INSTANCES, min_size=12, max_size=12).map(tuple))
         ),

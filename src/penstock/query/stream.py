@@ -112,7 +112,9 @@ class Stream:
         >>> s = ps.from_rows([{"a": 1, "ts": ps.at("2024-01-01")}], time="ts")
         >>> small, large, other = s.route("a < 10", "a > 100", rest=True)
         """
-        found: list[str] = [] if predicates else ["route: no predicates given"]
+        if not predicates:  # there may be no output to carry the complaint
+            raise QueryError(problems=(*self._problems, "route: no predicates given"))
+        found: list[str] = []
         values = [self._predicate(f"route {i}", p, found) for i, p in enumerate(predicates)]
         outputs = [
             self._branch(
