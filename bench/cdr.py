@@ -115,6 +115,7 @@ def run_workload(
             outputs[engine] = read_output(work / "out", load, last)
             open_rows = outputs[engine].open_rows
             log(f"{name}: {engine} wrote {open_rows:,} rows of windows still open at the end")
+            log(f"{name}: others kept {runs[engine].others_cores:.1f} cores busy meanwhile")
     check_equal(load, outputs)
     same = f"outputs of {len(outputs)} engines are equal, row by row"
     log(f"{name}: {same if len(outputs) > 1 else 'one engine, so nothing was compared'}")

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ class Measured:
     job: EngineJob
     times: EngineTimes
     peak_rss_mb: float
+    others_cores: float
+    """Cores that other processes kept busy meanwhile; figures with much of it are not clean."""
 
 
 class EngineError(RuntimeError):
@@ -47,7 +50,7 @@ class EngineError(RuntimeError):
         )
 
 
-class MemorySampler:
+class TreeSampler:
     """Sums the resident memory of a process and all below it, from a thread.
 
     Pages that forked workers share are counted once per process, for every engine alike.
@@ -55,24 +58,32 @@ class MemorySampler:
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
+        self.others_cores = 0.0
+        self._cpu_seconds: dict[int, float] = {}
         self.seen: dict[int, psutil.Process] = {}
         self._root = psutil.Process(pid)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._sample, daemon=True)
 
-    def __enter__(self) -> "MemorySampler":
+    def __enter__(self) -> "TreeSampler":
+        self._begun, self._busy = time.monotonic(), _busy_seconds()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        others = _busy_seconds() - self._busy - sum(self._cpu_seconds.values())
+        self.others_cores = max(0.0, others / (time.monotonic() - self._begun))
 
     def _sample(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
             tree = self._tree()
             self.seen.update((process.pid, process) for process in tree)
             self.peak_bytes = max(self.peak_bytes, sum(map(_rss, tree)))
+            for process in tree:
+                spent = max(_cpu(process), self._cpu_seconds.get(process.pid, 0.0))
+                self._cpu_seconds[process.pid] = spent
 
     def _tree(self) -> list[psutil.Process]:
         try:
@@ -92,19 +103,20 @@ def run_engine(job: EngineJob) -> Measured:
     request.write_text(json.dumps(job.to_json()))
     command = [sys.executable, "-m", "bench.engine_main", str(request), str(result)]
     log = job.work / "log.txt"
-    with started(command, log) as child, MemorySampler(child.pid) as memory:
+    with started(command, log) as child, TreeSampler(child.pid) as tree:
         try:
             _wait(child)
         finally:
-            _end(child, memory)
+            _end(child, tree)
     if child.returncode != 0 or not result.exists():
         raise EngineError(job.engine, job.workload.name, child.returncode, _tail(log))
-    times = json.loads(result.read_text())
+    told = json.loads(result.read_text())
     return Measured(
         job=job,
-        times=EngineTimes(seconds=times["seconds"], epoch_ms=tuple(times["epoch_ms"])),
+        times=EngineTimes(seconds=told["seconds"], epoch_ms=tuple(told["epoch_ms"])),
         # Samples miss the peak of a job of half a second; the process itself knows its own.
-        peak_rss_mb=max(memory.peak_bytes, times["own_peak_bytes"]) / 1e6,
+        peak_rss_mb=max(tree.peak_bytes, told["own_peak_bytes"]) / 1e6,
+        others_cores=tree.others_cores,
     )
 
 
@@ -141,13 +153,28 @@ def _wait(child: subprocess.Popen[bytes]) -> None:
         return
 
 
-def _end(child: subprocess.Popen[bytes], memory: MemorySampler) -> None:
+def _end(child: subprocess.Popen[bytes], tree: TreeSampler) -> None:
     """Kill the group and what left it: PySpark's worker daemon makes a group of its own."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    for process in list(memory.seen.values()):
+    for process in list(tree.seen.values()):
         with suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+def _busy_seconds() -> float:
+    """Return the processor seconds that the whole machine has spent since its start."""
+    cpu = psutil.cpu_times()
+    return float(cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq)
+
+
+def _cpu(process: psutil.Process) -> float:
+    """Return the processor seconds of a process; one that has just ended keeps its last."""
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(times.user + times.system)
 
 
 def _rss(process: psutil.Process) -> int:

@@ -27,6 +27,9 @@ SETTINGS: Mapping[str, str] = {
     ),
 }
 """Settings that make epochs short on one machine; a cluster has its own."""
+_SOCKET_PATH = 40
+"""A Unix socket's path has at most 107 bytes; Spark puts a long name into the temporary folder."""
+_NO_SOCKETS = {"spark.python.unix.domain.socket.enabled": "false"}
 
 
 def local_session(
@@ -41,7 +44,8 @@ def local_session(
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1}]").appName(name)
-    for key, value in {**SETTINGS, **(settings or {})}.items():
+    fitting = {} if len(tempfile.gettempdir()) <= _SOCKET_PATH else _NO_SOCKETS
+    for key, value in {**SETTINGS, **fitting, **(settings or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
