@@ -7,7 +7,6 @@ import pytest
 
 import penstock as ps
 from penstock.compiler import STRATEGIES, compile_query, strategy_cost
-from penstock.compiler.size import share_instances
 from penstock.query.stream import Sinks
 from tests.golden.test_plans import queries
 
@@ -54,12 +53,6 @@ def test_the_cost_model_orders_the_strategies_as_the_paper_claims() -> None:
     assert total["operator-set-cloud"] < total["operator-cloud"]
     assert costs["operator-cloud"].hops == 5
     assert costs["query-cloud"].hops == costs["operator-set-cloud"].hops == 2
-
-
-def test_instances_are_shared_by_cost() -> None:
-    assert share_instances([1.0, 1.0], 4) == [2, 2]
-    assert share_instances([1.0, 10.0, 1.0], 8) == [1, 6, 1]
-    assert share_instances([1.0, 1.0], 1) == [1, 1]
 
 
 def test_what_is_not_allowed_is_named() -> None:

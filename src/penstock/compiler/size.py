@@ -1,4 +1,4 @@
-"""Size the subclusters: how many instances each subquery gets (StreamCloud's query instantiator).
+"""Size the subclusters: how many instances each subquery gets.
 
 Law: a query never runs with fewer than one instance of each subquery, and an order buffer always
 has exactly one, because order is a property of the whole stream.
@@ -6,7 +6,7 @@ has exactly one, because order is a property of the whole stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.errors import ConfigError
@@ -37,19 +37,3 @@ def size_subclusters(query: CompiledQuery, instances: int | Mapping[int, int]) -
         alone = isinstance(head, Sink) and head.ordered
         sized.append(replace(subquery, instances=1 if alone else count))
     return replace(query, subqueries=tuple(sized))
-
-
-def share_instances(costs: Sequence[float], instances: int) -> list[int]:
-    """Return how to share instances among subqueries by their cost per input row.
-
-    Each gets at least one; the rest goes, one at a time, to the one with the highest cost per
-    instance, so that the slowest subquery is as fast as it can be.
-
-    >>> share_instances([1.0, 3.0], 4)
-    [1, 3]
-    """
-    shares = [1] * len(costs)
-    for _ in range(instances - len(costs)):
-        slowest = max(range(len(costs)), key=lambda i: costs[i] / shares[i])
-        shares[slowest] += 1
-    return shares

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import polars as pl
 
@@ -77,6 +77,7 @@ class Driver:
             if sink.kind == "parquet"
         }
         self.last = self.log.newest()
+        self.reconfigurations: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         if self.last is not None:
             self._publish(self.last)
@@ -87,7 +88,19 @@ class Driver:
             wanted = {s.id: s.instances for s in self.query.subqueries}
             if subquery not in wanted:
                 raise ValueError(f"no subquery {subquery}; subqueries: {sorted(wanted)}")
+            before, epoch = wanted[subquery], self.last.epoch + 1 if self.last else 0
             self.query = fuse_units(size_subclusters(self.query, wanted | {subquery: instances}))
+            after = self.query.subqueries[subquery].instances
+            self.reconfigurations.append(
+                {
+                    "epoch": epoch,
+                    "subquery": subquery,
+                    "before": before,
+                    "after": after,
+                    "sentence": f"the user gave subquery {subquery} {after} instances instead of "
+                    f"{before}, from epoch {epoch} on",
+                }
+            )
 
     def run_epoch(self, epoch: int, execute: Execute, *, final: bool = False) -> EpochResult:
         """Run, commit and publish one epoch; only publish it if it was committed before.

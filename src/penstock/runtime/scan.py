@@ -102,7 +102,7 @@ class _SourceScan:
     def _together(self, splits: Sequence[Split]) -> pl.DataFrame | None:
         if isinstance(self.source.reader, Frame) or not splits:
             return None
-        paths = [local_path(s.path) for s in splits if s.path is not None]
+        paths = [local_path(s.path) for s in splits if s.path is not None and s.offset is None]
         if len(paths) != len(splits):
             return None
         return read_together(file_format(self.source), paths, self.schema)
@@ -121,9 +121,8 @@ class _SourceScan:
                 pl.col(name).cast(dtype) for name, dtype in self.schema.items()
             )
         path = local_path(split.path)
-        found = read_one(
-            file_format(self.source), path, self.source, self.schema, self.letters.limit
-        )
+        part = None if split.offset is None else (split.offset, split.rows or 0)
+        found = read_one(file_format(self.source), path, self.schema, self.letters.limit, part)
         for rejected in found.rejected:
             self.refused_reading += rejected.rows
             self.letters.add_unreadable(self.number, rejected)

@@ -30,6 +30,7 @@ class Split:
     ordinal: tuple[int | str, ...]
     path: str | None = None
     body: bytes = b""
+    offset: int | None = None
     rows: int | None = None
     highest: int | None = None
 
@@ -49,6 +50,7 @@ class Split:
                 "source": self.source,
                 "ordinal": self.ordinal,
                 "path": self.path,
+                "offset": self.offset,
                 "rows": self.rows,
                 "highest": self.highest,
             },
@@ -62,6 +64,7 @@ class Split:
             source=facts["source"],
             ordinal=tuple(facts["ordinal"]),
             path=facts["path"],
+            offset=facts["offset"],
             body=payload.body,
             rows=facts["rows"],
             highest=facts["highest"],
@@ -79,55 +82,61 @@ def file_format(source: Source) -> str:
 def assign(query: CompiledQuery, splits: Iterable[Split], instances: int) -> list[Payload]:
     """Return the payloads that tell each scan instance of all splits and give each to one.
 
-    A source whose files do not tell their rows and highest time cheaply is read by one instance:
-    what is late in it depends on what came before.
+    With several instances a Parquet file is split by row group, and its footer tells every
+    instance the rows and highest time of each. A source whose files do not tell is read by one
+    instance: what is late in it depends on what came before.
     """
+    if instances == 1:
+        return [split.to_payload(0) for split in splits]
     payloads = []
-    for split in splits:
-        told = split if instances == 1 else _with_statistics(query, split)
-        alone = told.rows is None
-        owner = _owner(told, alone, instances)
-        payloads.append(told.to_payload(owner))
-        if not alone:
-            news = replace(told, path=None, body=b"")
-            payloads += [news.to_payload(task) for task in range(instances) if task != owner]
+    for split in [part for whole in splits for part in _row_groups(query, whole)]:
+        if split.rows is None:
+            payloads.append(split.to_payload(split.source % instances))
+            continue
+        owner = zlib.crc32(json.dumps([split.source, split.ordinal]).encode()) % instances
+        news = replace(split, path=None, body=b"")
+        payloads += [
+            (split if task == owner else news).to_payload(task) for task in range(instances)
+        ]
     return payloads
 
 
-def _owner(split: Split, alone: bool, instances: int) -> int:
-    if alone:
-        return split.source % instances
-    return zlib.crc32(json.dumps([split.source, split.ordinal]).encode()) % instances
-
-
-def _with_statistics(query: CompiledQuery, split: Split) -> Split:
-    """Return a Parquet split with the rows and highest time that its footer or column tells."""
+def _row_groups(query: CompiledQuery, split: Split) -> list[Split]:
+    """Return a Parquet file as one split per row group; anything else as it is."""
     source = query.nodes[split.source]
     assert isinstance(source, Source)
-    if split.rows is not None or split.path is None or file_format(source) != "parquet":
-        return split
-    path = local_path(split.path)
+    if split.path is None or file_format(source) != "parquet":
+        return [split]
     try:
-        rows, highest = _footer(path, source.time)
-        if highest is None and rows:
-            highest = pl.scan_parquet(path).select(event_time(source).max()).collect().item()
+        groups = _footer(local_path(split.path), source)
     except Exception:  # unreadable: no rows for anyone; its reader reports the file
-        return replace(split, rows=0)
-    return replace(split, rows=rows, highest=highest)
+        return [replace(split, rows=0)]
+    parts, offset = [], 0
+    for number, (rows, highest) in enumerate(groups):
+        place = (*split.ordinal, number)
+        part = replace(split, ordinal=place, offset=offset, rows=rows, highest=highest)
+        parts.append(part)
+        offset += rows
+    return parts
 
 
-def _footer(path: str, time: str) -> tuple[int, int | None]:
+def _footer(path: str, source: Source) -> list[tuple[int, int | None]]:
+    """Return the rows and highest time of each row group, from its statistics or its column."""
     metadata = pq.read_metadata(path)
-    column = metadata.schema.to_arrow_schema().names.index(time)
-    tops = []
-    for group in range(metadata.num_row_groups):
-        statistics = metadata.row_group(group).column(column).statistics
-        if statistics is None or not statistics.has_min_max:
-            return metadata.num_rows, None
-        tops.append(statistics.max)
-    micros = pl.Series(tops).cast(pl.Datetime("us")).to_physical().max() if tops else None
-    assert micros is None or isinstance(micros, int)
-    return metadata.num_rows, micros
+    groups: list[tuple[int, int | None]] = []
+    offset = 0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = [group.column(i) for i in range(group.num_columns)]
+        time = next(column for column in columns if column.path_in_schema == source.time)
+        if time.statistics is not None and time.statistics.has_min_max:
+            highest = pl.Series([time.statistics.max]).cast(pl.Datetime("us")).to_physical()[0]
+        else:
+            rows = pl.scan_parquet(path).slice(offset, group.num_rows)
+            highest = rows.select(event_time(source).max()).collect().item()
+        groups.append((group.num_rows, highest))
+        offset += group.num_rows
+    return groups
 
 
 def splits_in(payloads: Sequence[Payload]) -> dict[int, list[Split]]:

@@ -15,7 +15,6 @@ import polars as pl
 
 from penstock.operators.stateless import refuse_failing
 from penstock.query.expressions import first_line
-from penstock.query.nodes import Source
 from penstock.sources.formats import FORMATS, Schema, parse_times
 
 
@@ -58,20 +57,23 @@ def read_together(form: str, paths: Sequence[str], schema: Schema) -> pl.DataFra
     return frame if dict(frame.schema) == dict(schema) else None
 
 
-def read_one(form: str, path: str, source: Source, schema: Schema, limit: int) -> ReadFile:
+def read_one(
+    form: str, path: str, schema: Schema, limit: int, part: tuple[int, int] | None = None
+) -> ReadFile:
     """Return the rows of one file that conform to a schema, and what does not.
 
     Args:
         form: The file's format.
         path: Where it is.
-        source: The source, for messages.
         schema: The columns to read and their declared types.
         limit: How many bad rows to look for at most.
+        part: The first row and the number of rows to read; the whole file unless given.
     """
     empty = pl.DataFrame(schema=dict(schema))
     rejected: list[Rejected] = []
     try:
-        frame = FORMATS[form]([path], schema).collect()
+        rows = FORMATS[form]([path], schema)
+        frame = (rows if part is None else rows.slice(*part)).collect()
     except FileNotFoundError:
         reason = "the file is gone; it was deleted before it was read"
         return ReadFile(rows=empty, rejected=(Rejected(path=path, reason=reason, rows=0),))

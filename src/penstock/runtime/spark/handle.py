@@ -13,6 +13,7 @@ import polars as pl
 from penstock.compiler import explain
 from penstock.query.nodes import Sink
 from penstock.runtime.driver import Driver, read_side_output
+from penstock.runtime.inspect import read_state
 from penstock.runtime.spark.progress import ProgressBook
 from penstock.sinks.tables import Tables
 
@@ -170,6 +171,31 @@ class Query:
     def rescale(self, subquery: int, instances: int) -> None:
         """Give a subquery another number of instances from the next epoch on, without a stop."""
         self._driver.rescale(subquery, instances)
+
+    @property
+    def reconfigurations(self) -> pl.DataFrame:
+        """Every change of instances in this run: when, what, and one plain sentence."""
+        schema = {
+            "epoch": pl.Int64, "subquery": pl.Int64, "before": pl.Int64, "after": pl.Int64,
+            "sentence": pl.String,
+        }  # fmt: skip
+        return pl.DataFrame(self._driver.reconfigurations, schema=schema)
+
+    def state(self, operator: str) -> pl.DataFrame:
+        """Return what a stateful operator keeps after the newest epoch.
+
+        Args:
+            operator: Its name, such as ``aggregate-0``; a wrong name raises with those there are.
+        """
+        last = self._driver.last
+        if last is None:
+            return pl.DataFrame()
+        return read_state(self._driver.root, self._driver.query, last, operator)
+
+    @property
+    def dashboardUrl(self) -> str | None:
+        """Where the query's dashboard is; None, since this version has none."""
+        return None
 
     def sinks(self) -> list[Sink]:
         """Return the sinks of the query."""

@@ -1,0 +1,32 @@
+"""Splits by row group: several scan instances agree with one, also on what is late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import penstock as ps
+from penstock.compiler import compile_query
+from penstock.testing.runner import LocalRun
+from tests.spark.conftest import call_rows
+
+
+@pytest.mark.parametrize("instances", [2, 5])
+@pytest.mark.parametrize("statistics", [True, False])
+def test_row_groups(tmp_path: Path, instances: int, statistics: bool) -> None:
+    early = call_rows(0, 30)
+    rows = pl.concat([call_rows(100, 50), early, call_rows(150, 20), call_rows(95, 8)])
+    rows.write_parquet(tmp_path / "a.parquet", row_group_size=16, statistics=statistics)
+    call_rows(165, 40).write_parquet(tmp_path / "b.parquet", statistics=statistics)
+    stream = ps.read_parquet(tmp_path, time="ts", delay="70 seconds")
+    outcomes = []
+    for count in (1, instances):
+        query = compile_query(stream.write_memory(ordered=True).sinks, instances=count)
+        run = LocalRun(query, tmp_path / f"run{count}")
+        done = run.files({0: [str(tmp_path / "a.parquet"), str(tmp_path / "b.parquet")]})
+        run.finish()
+        outcomes.append((run.table()["x"].to_list(), dict(done.counts)))
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][1]["late"] == 30 + 4  # 0 to 29 below 149 - 70, then 95 to 98 below 169 - 70
