@@ -53,7 +53,11 @@ def with_ratios(rows: Sequence[BenchRow]) -> list[BenchRow]:
 
 def table(rows: Sequence[BenchRow]) -> Table:
     """Return the rows as a table for people."""
-    shown = Table(title="call records, end to end; ratio: rows/s over those of native", box=SIMPLE, pad_edge=False)
+    shown = Table(
+        title="call records, end to end; ratio: rows/s over those of native",
+        box=SIMPLE,
+        pad_edge=False,
+    )
     for name in ("load", "engine"):
         shown.add_column(name, no_wrap=True)
     for name in ("rows/s", "p50 ms", "p99 ms", "RSS MB", "output", "ratio"):

@@ -19,6 +19,19 @@ BELOW = {
     "operators": {"query", "plan", "operators"},
     "exchange": {"query", "plan", "operators", "exchange"},
     "state": {"query", "plan", "operators", "exchange", "state"},
+    "sources": {"query", "plan", "operators", "exchange", "state", "sources"},
+    "sinks": {"query", "plan", "operators", "exchange", "state", "sinks"},
+    "runtime": {
+        "query",
+        "plan",
+        "compiler",
+        "operators",
+        "exchange",
+        "state",
+        "sources",
+        "sinks",
+        "runtime",
+    },
 }
 """What the folders at the bottom may import; the ones above may import all of these."""
 

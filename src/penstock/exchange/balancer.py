@@ -26,7 +26,7 @@ def split_by_key(rows: pl.DataFrame, keys: Sequence[str], owners: BucketMap) -> 
     if owners.instances == 1:
         return [rows]
     owner = pl.Series(owners.owners, dtype=pl.Int32)
-    buckets = rows.select(bucket_of(keys, len(owners.owners)))[BUCKET]
+    buckets = rows.select(bucket_of(keys, len(owners.owners), rows.schema))[BUCKET]
     if buckets.len() != rows.height:  # no keys: the one bucket is a literal
         buckets = pl.repeat(
             buckets[0] if buckets.len() else 0, rows.height, dtype=pl.Int32, eager=True

@@ -20,12 +20,14 @@ from penstock.operators.functions import Parts, parts_of
 from penstock.operators.kernel import UNTIL, Advanced
 from penstock.operators.keys import CODE, KeyTable
 from penstock.operators.panes import NOT_STARTED, Panes
+from penstock.operators.stateless import Refusal, refuse_failing
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate
 
 WINDOW = "__window"
 _SLOT = "__slot"
 _LARGE = 100_000
 """From this many rows on, Polars' streaming engine groups faster than the other."""
+_SLOTS = 1 << 62
 _MEMBERS = {"level": pl.Int64, PANE: pl.Int64, WINDOW: pl.Int64}
 
 
@@ -57,6 +59,7 @@ class AggregateKernel:
             self.parts = [parts_of(i, call) for i, call in enumerate(over)]
         deep = self.parts is not None and self.panes.per_window > 3
         self.levels = self.panes.per_window.bit_length() - 1 if deep else 0
+        self.order = [*ORDER, *_told_apart_by(node)]
 
     def prepare(self, rows: pl.LazyFrame) -> pl.LazyFrame:
         """Return the columns that `combine` needs: keys, pane and arguments."""
@@ -64,8 +67,13 @@ class AggregateKernel:
         order = ORDER if self.node.aggregation.needs_order else ()
         if self.parts is None:
             kept = sorted(_kept_columns(self.node) - set(self.by))
-            return rows.select(*self.by, *kept, *order, pane)
-        return rows.select(*self.by, pane, *order, *self.columns)
+            return rows.select(*self._keys(), *kept, *order, pane)
+        return rows.select(*self._keys(), pane, *order, *self.columns)
+
+    def _keys(self) -> list[pl.Expr]:
+        """Return the keys; 0.0 and -0.0 are one group and must have one text, or two buckets."""
+        floats = {key for key in self.by if self.node.schema[key].is_float()}
+        return [pl.col(key) + 0.0 if key in floats else pl.col(key) for key in self.by]
 
     def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
         """Return partials per group and pane; rows that must be kept stay as they are."""
@@ -83,6 +91,10 @@ class AggregateKernel:
         span = high - low + 1
         slot = (pl.col(CODE) * span + (pl.col(node) - low)).alias(_SLOT)
         merges = [expression for parts in self.parts for expression in parts.merge]
+        codes = frame[CODE].max()
+        assert isinstance(codes, int)
+        if (codes + 1) * span >= _SLOTS:  # times far apart, narrow panes: one integer is too small
+            return frame.group_by(CODE, node).agg(merges).select(frame.columns)
         grouped = frame.lazy().with_columns(slot).group_by(_SLOT).agg(merges)
         merged = grouped.with_columns(
             pl.col(_SLOT).floordiv(span).alias(CODE), (pl.col(_SLOT) % span + low).alias(node)
@@ -103,15 +115,18 @@ class AggregateKernel:
         levels = self._seal((), sealed, NOT_STARTED, watermark)
         return PaneState(keys=keys, open=waiting, levels=levels, watermark=watermark)
 
+    def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the partials of an epoch with the watermark at which nobody needs them."""
+        fresh = [frame for frame in arrived if frame.height]
+        return self._with_until(pl.concat(fresh)) if fresh else pl.DataFrame()
+
     def advance(
         self, state: PaneState, arrived: Sequence[pl.DataFrame], watermark: int
     ) -> Advanced:
         """Take the partials of an epoch and close the windows that the watermark reached."""
         watermark = max(watermark, state.watermark)
-        fresh = [frame for frame in arrived if frame.height]
-        delta = self._delta(pl.concat(fresh)) if fresh else pl.DataFrame()
         keys, waiting = state.keys, list(state.open)
-        for frame in fresh:
+        for frame in [frame for frame in arrived if frame.height]:
             keys, coded = keys.encode(frame)
             waiting.append(coded)
         sealed, kept = self._split_all(waiting, watermark)
@@ -121,11 +136,11 @@ class AggregateKernel:
         else:
             levels = self._seal(state.levels, sealed, state.watermark, watermark)
             closed = self._closed(levels, state.watermark, watermark)
-        results = self._empty() if closed is None else self._finish(keys, closed)
+        results, refusals = (self._empty(), ()) if closed is None else self._finish(keys, closed)
         after = PaneState(
             keys=keys, open=kept, levels=self._drop_closed(levels, watermark), watermark=watermark
         )
-        return Advanced(state=_prune_keys(after), results=results, delta=delta)
+        return Advanced(state=_prune_keys(after), results=results, refusals=refusals)
 
     def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Return one delta that stands for several at a watermark."""
@@ -133,9 +148,9 @@ class AggregateKernel:
         keys = KeyTable.empty({key: self.node.schema[key] for key in self.by})
         keys, coded = keys.encode(rows)
         merged = keys.decode(self.merge(coded)) if coded.height else rows
-        return self._delta(merged.select(rows.columns))
+        return self._with_until(merged.select(rows.columns))
 
-    def _delta(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _with_until(self, rows: pl.DataFrame) -> pl.DataFrame:
         panes = self.panes
         end = (pl.col(PANE).floordiv(panes.step) * panes.step + panes.per_window) * panes.width_us
         return rows.with_columns(end.alias(UNTIL))
@@ -209,7 +224,27 @@ class AggregateKernel:
                 found.append(rows.join(wanted, on=PANE).drop(PANE))
         return self.merge(pl.concat(found), WINDOW)
 
-    def _finish(self, keys: KeyTable, rows: pl.DataFrame) -> pl.DataFrame:
+    def _finish(
+        self, keys: KeyTable, rows: pl.DataFrame
+    ) -> tuple[pl.DataFrame, tuple[Refusal, ...]]:
+        """Return result rows, and the groups for which an expression failed."""
+        found = keys.decode(rows)
+        try:
+            return self._results(found), ()
+        except Exception:  # whatever an expression raises is the reason of a group
+            pass
+        group = [*self.by, WINDOW]
+
+        def step(part: pl.DataFrame) -> pl.DataFrame:
+            return self._results(found.join(part, on=group, how="semi", nulls_equal=True))
+
+        groups = found.select(group).unique()
+        good, bad = refuse_failing(step, groups, self.node.title, groups.height)
+        shown = [*self.by, "window_start", "window_end"]
+        refusals = [replace(r, row=r.row.with_columns(self._places()).select(shown)) for r in bad]
+        return pl.concat([self._empty(), *good]), tuple(refusals)
+
+    def _results(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return result rows from merged partials (or kept rows) with their window."""
         node, outer = self.node, self.node.aggregation.outer
         values = [
@@ -217,12 +252,11 @@ class AggregateKernel:
             for name, e in zip(node.aggregation.names, outer, strict=True)
         ]
         if self.parts is None:
-            found = keys.decode(rows).sort(*ORDER)
-            groups = found.group_by(*self.by, WINDOW, maintain_order=True)
+            groups = rows.sort(self.order).group_by(*self.by, WINDOW, maintain_order=True)
             lazy = groups.agg(values).lazy()
         else:
             finishes = [parts.finish for parts in self.parts]
-            lazy = keys.decode(rows).lazy().with_columns(finishes).with_columns(values)
+            lazy = rows.lazy().with_columns(finishes).with_columns(values)
         hidden = [TIME, SOURCE, POSITION] if self.ordered else [TIME]
         return lazy.with_columns(self._places()).select(*node.schema, *hidden).collect()
 
@@ -253,6 +287,12 @@ class AggregateKernel:
             tuple(chunk for chunk in chunks if (chunk.nodes[-1] + 1) << level > oldest)
             for level, chunks in enumerate(levels)
         )
+
+
+def _told_apart_by(node: Aggregate) -> list[str]:
+    """Return the columns that give rows at the same place an order, so that there is only one."""
+    kept, schema = _kept_columns(node), node.inputs[0].schema
+    return [name for name, dtype in schema.items() if name in kept and not dtype.is_nested()]
 
 
 def _kept_columns(node: Aggregate) -> set[str]:

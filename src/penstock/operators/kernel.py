@@ -14,6 +14,8 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from penstock.operators.stateless import Refusal
+
 UNTIL = "__until"
 
 
@@ -23,7 +25,7 @@ class Advanced:
 
     state: Any
     results: pl.DataFrame
-    delta: pl.DataFrame
+    refusals: tuple[Refusal, ...] = ()
 
 
 class Kernel(Protocol):
@@ -31,6 +33,10 @@ class Kernel(Protocol):
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Any:
         """Return the state at a watermark from the deltas of the past."""
+        ...
+
+    def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return what the rows of an epoch add to the state; no columns if there are none."""
         ...
 
     def advance(self, state: Any, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import polars as pl
 
 CODE = "__code"
+_FEW = 4096
+"""A table of so many keys is never pruned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,7 @@ class KeyTable:
     @property
     def overgrown(self) -> bool:
         """Whether the table has doubled since it was pruned, so that pruning costs little a key."""
-        return self.keys.height > max(2 * self.pruned, 4096)
+        return self.keys.height > max(2 * self.pruned, _FEW)
 
     def prune(self, frames: Sequence[pl.DataFrame]) -> tuple[KeyTable, list[pl.DataFrame]]:
         """Return the table with only the keys of some frames, and the frames with new codes."""

@@ -36,21 +36,21 @@ class OrderKernel:
         rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
         return Waiting(tuple(frame for frame in rows if frame.height))
 
+    def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the rows of an epoch with the watermark at which they have left."""
+        fresh = [frame.select(self.columns) for frame in arrived if frame.height]
+        if not fresh:
+            return pl.DataFrame()
+        return pl.concat(fresh).with_columns((pl.col(TIME) + 1).alias(UNTIL))
+
     def advance(self, state: Waiting, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:
         """Take the rows of an epoch and let go, in order, of those below the watermark."""
-        new = [frame.select(self.columns) for frame in arrived if frame.height]
-        delta = (
-            pl.concat(new).with_columns((pl.col(TIME) + 1).alias(UNTIL))
-            if new
-            else (pl.DataFrame())
-        )
+        fresh = [frame.select(self.columns) for frame in arrived if frame.height]
         empty = pl.DataFrame(schema=dict(self.node.schema) | _ORDER_SCHEMA)
-        rows = pl.concat([empty, *state.rows, *new])
+        rows = pl.concat([empty, *state.rows, *fresh])
         ready = rows.filter(pl.col(TIME) < watermark).sort(self.sort)
         waiting = rows.filter(pl.col(TIME) >= watermark)
-        return Advanced(
-            state=Waiting((waiting,) if waiting.height else ()), results=ready, delta=delta
-        )
+        return Advanced(state=Waiting((waiting,) if waiting.height else ()), results=ready)
 
     def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Return one delta with the rows that still wait."""

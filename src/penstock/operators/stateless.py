@@ -42,7 +42,7 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
     if isinstance(node, Filter):
         return frame.filter(node.predicate)
     if isinstance(node, Apply):
-        return _apply(node, frame.collect()).lazy()
+        return _apply(node, frame.collect(optimizations=pl.QueryOptFlags.none())).lazy()
     assert isinstance(node, Sink)
     return frame
 

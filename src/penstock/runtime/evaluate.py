@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from penstock.operators.aggregate import AggregateKernel
+from penstock.operators.fallible import may_fail
 from penstock.operators.stateless import Refusal, refuse_failing, transform
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate, Sink, Union
@@ -64,7 +65,9 @@ def _all_at_once(work: Work) -> Outcome:
     sinks = [n for n in work.subquery.operators if isinstance(query.nodes[n], Sink)]
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
     plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
-    done = pl.collect_all(plans)
+    careful = any(may_fail(query.nodes[n]) for n in work.subquery.operators if n not in work.inputs)
+    flags = pl.QueryOptFlags.none() if careful else pl.QueryOptFlags()
+    done = pl.collect_all(plans, optimizations=flags)
     edges = [
         _combined(query, edge, frame)
         for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
@@ -111,9 +114,10 @@ def _one_by_one(work: Work) -> Outcome:
         assert head is not None
 
         def leave(part: pl.DataFrame, edge=edge) -> pl.DataFrame:  # type: ignore[no-untyped-def]
-            return _combined(query, edge, _leaving(query, edge, part.lazy()).collect())
+            return _leaving(query, edge, part.lazy()).collect()
 
-        edges.append(run(leave, done[edge.producer], query.nodes[head].title))
+        left = run(leave, done[edge.producer], query.nodes[head].title)
+        edges.append(_combined(query, edge, left))
     return Outcome(sinks=sinks, edges=edges, refusals=refusals)
 
 

@@ -7,6 +7,7 @@ only when the cache has none of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import polars as pl
 
 from penstock.operators.kernel import UNTIL, Kernel
 from penstock.operators.panes import NOT_STARTED
+from penstock.operators.stateless import Refusal
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
 from penstock.state import cache, compaction
@@ -47,12 +49,17 @@ class OperatorState:
         self.added: tuple[SegmentRef, ...] = ()
         self.dropped: dict[str, Ranges] = {}
         self.hit = True
+        self.refusals: tuple[Refusal, ...] = ()
 
     def advance(self, arrived: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Take the epoch's rows up to a watermark; return the results."""
-        done = self.kernel.advance(self._load(), arrived, watermark)
         self.watermark = watermark
-        self._keep(done.delta)
+        state = self._load()
+        with ThreadPoolExecutor(1) as writer:  # the disk works while the kernel does
+            written = writer.submit(self._keep, self.kernel.delta(arrived))
+            done = self.kernel.advance(state, arrived, watermark)
+            written.result()
+        self.refusals = done.refusals
         self._expire()
         self._compact()
         cache.put(self._key(self.refs, watermark), done.state)

@@ -16,9 +16,9 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, SourceCount
 from penstock.query.nodes import POSITION, SOURCE, TIME, Frame, Source
 from penstock.runtime.dead_letters import DeadLetters
-from penstock.runtime.splits import Split, file_format
 from penstock.sources.admission import Admitted, Carry, admit
 from penstock.sources.files import local_path, read_one, read_together
+from penstock.sources.splits import Split, file_format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
 from penstock.runtime.operator_state import OperatorState
 from penstock.runtime.scan import Scanned, scan
-from penstock.runtime.splits import splits_in
 from penstock.sinks.staging import stage_frame
+from penstock.sources.splits import splits_in
 
 DRIVER = -1
 
@@ -151,6 +151,7 @@ class _UnitRun:
             instance=self.instance,
         )
         results = state.advance(frames, mark if before is None else max(mark, before))
+        self.letters.add_refusals(state.refusals, sources=len(self.query.sources))
         self.added[name], self.dropped[name] = state.added, state.dropped
         self.watermarks[name] = state.watermark
         self.hits += state.hit

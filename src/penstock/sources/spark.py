@@ -21,9 +21,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Files, Frame, Rows, Source
-from penstock.runtime.splits import Split
 from penstock.sources.admission import event_time
 from penstock.sources.formats import EXTENSIONS
+from penstock.sources.splits import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -31,7 +31,7 @@ def write_segment(
     fsync: bool = True,
 ) -> SegmentRef:
     """Write state rows of the ``live`` buckets as a new segment; its name is never used again."""
-    ordered = rows.with_columns(bucket_of(keys, buckets)).sort(BUCKET)
+    ordered = rows.with_columns(bucket_of(keys, buckets, rows.schema)).sort(BUCKET)
     buffer = io.BytesIO()
     ordered.write_ipc(buffer, compression="uncompressed")
     data = buffer.getvalue()

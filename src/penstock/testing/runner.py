@@ -16,9 +16,9 @@ from penstock.exchange.payload import Payload, to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
-from penstock.runtime.splits import Split, assign
 from penstock.runtime.task import DRIVER, run_task
 from penstock.sources.admission import event_time
+from penstock.sources.splits import Split, assign
 
 Batch = Mapping[int, Sequence[pl.DataFrame]]
 """The frames of one epoch, by source number."""

@@ -18,9 +18,9 @@ from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.nodes import Frame
-from penstock.runtime.splits import assign
 from penstock.runtime.task import DRIVER, run_task
 from penstock.sources.spark import split_of_row
+from penstock.sources.splits import assign
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext

@@ -1,0 +1,90 @@
+"""Can an operator fail on a row?
+
+Polars leaves out work that it sees no use for: it filters before it computes, and does not compute
+what nobody reads. A row that would have failed then passes, or not, depending on the plan. Law: an
+operator that is called safe fails on no row, so what the optimiser does to it cannot be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from penstock.query.nodes import Filter, Map, Node, Sink, Union
+from penstock.query.sketches import to_tree
+
+_LOGIC = frozenset({
+    "And", "Or", "Xor", "LogicalAnd", "LogicalOr", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq",
+    "EqValidity", "NotEqValidity",
+})  # fmt: skip
+_ARITHMETIC = frozenset({"Plus", "Minus", "Multiply", "TrueDivide"})
+_SAFE_FUNCTIONS = frozenset({
+    "Abs", "Ceil", "Coalesce", "FillNull", "Floor", "MaxHorizontal", "MinHorizontal", "Negate",
+    "Boolean.AllHorizontal", "Boolean.AnyHorizontal", "Boolean.IsBetween", "Boolean.IsFinite",
+    "Boolean.IsIn", "Boolean.IsNan", "Boolean.IsNotNan", "Boolean.IsNotNull", "Boolean.IsNull",
+    "Boolean.Not", "StringExpr.EndsWith", "StringExpr.LenBytes", "StringExpr.LenChars",
+    "StringExpr.Lowercase", "StringExpr.StartsWith", "StringExpr.Uppercase", "TemporalExpr.Day",
+    "TemporalExpr.Hour", "TemporalExpr.Minute", "TemporalExpr.Month", "TemporalExpr.Second",
+    "TemporalExpr.TotalSeconds", "TemporalExpr.WeekDay", "TemporalExpr.Year",
+})  # fmt: skip
+
+
+@lru_cache(maxsize=1024)
+def may_fail(node: Node) -> bool:
+    """Return whether a stateless operator could raise for some row.
+
+    >>> import penstock as ps
+    >>> s = ps.from_rows([{"a": "1", "n": 1, "ts": ps.at("2024-01-01")}], time="ts")
+    >>> [may_fail(s.map(b=e)._node) for e in ("n + 1", "coalesce(n, 0) > 2", "cast(a as bigint)")]
+    [False, False, True]
+    """
+    if isinstance(node, Union | Sink):
+        return False
+    if isinstance(node, Map):
+        return not _all_safe(node, (expression for _, expression in node.columns))
+    if isinstance(node, Filter):
+        return not _all_safe(node, [node.predicate])
+    return True
+
+
+def _all_safe(node: Node, expressions: Iterable[pl.Expr]) -> bool:
+    schema = node.inputs[0].schema
+    exact = any(dtype.is_decimal() for dtype in schema.values())  # decimals overflow with an error
+    try:
+        return all(_safe(to_tree(expression), exact) for expression in expressions)
+    except pl.exceptions.PolarsError:  # a Python function has no JSON form
+        return False
+
+
+def _safe(tree: Any, exact: bool) -> bool:
+    if not isinstance(tree, dict) or len(tree) != 1:
+        return False
+    ((kind, body),) = tree.items()
+    if kind in ("Column", "Literal"):
+        return True
+    if kind == "Alias":
+        return _safe(body[0], exact)
+    if kind == "Ternary":
+        return all(_safe(body[part], exact) for part in ("predicate", "truthy", "falsy"))
+    if kind == "Cast":
+        return body["options"] == "NonStrict" and _safe(body["expr"], exact)
+    if kind == "BinaryExpr":
+        known = _LOGIC if exact else _LOGIC | _ARITHMETIC
+        return body["op"] in known and _safe(body["left"], exact) and _safe(body["right"], exact)
+    if kind == "Function":
+        return _safe_function(body["function"]) and all(_safe(e, exact) for e in body["input"])
+    return False
+
+
+def _safe_function(function: Any) -> bool:
+    if isinstance(function, str):
+        return function in _SAFE_FUNCTIONS
+    ((group, name),) = function.items()
+    if isinstance(name, dict) and len(name) == 1:
+        ((name, body),) = name.items()
+        if (group, name) == ("Sql", "Binary"):
+            return body in _LOGIC
+    return f"{group}.{name}" in _SAFE_FUNCTIONS
