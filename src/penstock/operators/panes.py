@@ -51,10 +51,6 @@ class Panes:
         """Return the first window that a pane is in."""
         return -((self.per_window - 1 - pane) // self.step)
 
-    def window_end(self, window: int) -> int:
-        """Return when a window ends, in microseconds."""
-        return (window * self.step + self.per_window) * self.width_us
-
     def last_closed(self, watermark: int) -> int:
         """Return the last window that ends at or before a watermark."""
         return (watermark // self.width_us - self.per_window) // self.step

@@ -15,6 +15,8 @@ from penstock.query.expressions import first_line
 from penstock.query.nodes import ORDER, Apply, Filter, Map, Node, Sink, Union
 
 Step = Callable[[pl.DataFrame], pl.DataFrame]
+CAREFUL = pl.QueryOptFlags.none()
+"""Compute everything that is written, where it is written: a row that fails must not be missed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
     if isinstance(node, Filter):
         return frame.filter(node.predicate)
     if isinstance(node, Apply):
-        return _apply(node, frame.collect(optimizations=pl.QueryOptFlags.none())).lazy()
+        return _apply(node, frame.collect(optimizations=CAREFUL)).lazy()
     assert isinstance(node, Sink)
     return frame
 

@@ -284,7 +284,7 @@ class Sinks:
     """A whole query: one or more sinks, ready to be explained or started."""
 
     def __init__(self, sinks: tuple[nodes.Sink, ...]) -> None:
-        """Hold the sinks; made by the ``write_`` methods of a stream and by `penstock.query_of`."""
+        """Hold the sinks; made by the sink methods of a stream."""
         self.sinks = sinks
 
     def also(self, *others: Sinks) -> Sinks:

@@ -13,7 +13,7 @@ import polars as pl
 
 from penstock.operators.aggregate import AggregateKernel
 from penstock.operators.fallible import may_fail
-from penstock.operators.stateless import Refusal, refuse_failing, transform
+from penstock.operators.stateless import CAREFUL, Refusal, refuse_failing, transform
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate, Sink, Union
 
@@ -66,8 +66,7 @@ def _all_at_once(work: Work) -> Outcome:
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
     plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
     careful = any(may_fail(query.nodes[n]) for n in work.subquery.operators if n not in work.inputs)
-    flags = pl.QueryOptFlags.none() if careful else pl.QueryOptFlags()
-    done = pl.collect_all(plans, optimizations=flags)
+    done = pl.collect_all(plans, optimizations=CAREFUL if careful else pl.QueryOptFlags())
     edges = [
         _combined(query, edge, frame)
         for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
@@ -100,7 +99,7 @@ def _one_by_one(work: Work) -> Outcome:
             joined = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
 
             def step(part: pl.DataFrame, node=node, columns=columns) -> pl.DataFrame:  # type: ignore[no-untyped-def]
-                return transform(node, [part.lazy()], columns).collect()
+                return transform(node, [part.lazy()], columns).collect(optimizations=CAREFUL)
 
             done[number] = run(step, joined, node.title)
     sinks = {
@@ -114,7 +113,7 @@ def _one_by_one(work: Work) -> Outcome:
         assert head is not None
 
         def leave(part: pl.DataFrame, edge=edge) -> pl.DataFrame:  # type: ignore[no-untyped-def]
-            return _leaving(query, edge, part.lazy()).collect()
+            return _leaving(query, edge, part.lazy()).collect(optimizations=CAREFUL)
 
         left = run(leave, done[edge.producer], query.nodes[head].title)
         edges.append(_combined(query, edge, left))

@@ -208,7 +208,7 @@ def live(
 
 
 def heavy_customers(calls: "Stream", mean: str = "10 minutes") -> "Stream":
-    """Return the callers whose mean call over an hour is longer than `mean` (DESIGN, 12)."""
+    """Return the callers whose mean call over an hour is longer than `mean`."""
     import penstock as ps  # here, so that data can be made without the query front end
 
     return (

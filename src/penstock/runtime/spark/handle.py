@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.compiler import explain
-from penstock.query.nodes import Sink
 from penstock.runtime.driver import Driver, read_side_output
 from penstock.runtime.inspect import read_state
 from penstock.runtime.spark.progress import ProgressBook
@@ -196,10 +195,6 @@ class Query:
     def dashboardUrl(self) -> str | None:
         """Where the query's dashboard is; None, since this version has none."""
         return None
-
-    def sinks(self) -> list[Sink]:
-        """Return the sinks of the query."""
-        return [sink for _, sink in self._driver.query.sinks]
 
     @property
     def checkpoint(self) -> Path:

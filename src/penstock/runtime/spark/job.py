@@ -1,7 +1,7 @@
 """One epoch as one Spark job: the stages of a compiled query as stages of an RDD.
 
-Laws: a task always reads its input to the end (Spark kills the worker of one that does not, FACTS
-2), and an error that Penstock raises in a task reaches the driver as itself.
+Laws: a task always reads its input to the end (Spark ends the worker process of one that does not,
+and with it the cache), and an error that Penstock raises in a task reaches the driver as itself.
 """
 
 from __future__ import annotations

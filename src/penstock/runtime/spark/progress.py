@@ -53,14 +53,6 @@ class ProgressBook:
         joined["processedRowsPerSecond"] = rows / spent if spent else 0.0
         return joined
 
-    def last(self) -> dict[str, Any] | None:
-        """Return what the newest epoch did."""
-        return next(reversed(self._epochs.values()), None)
-
-    def get(self, epoch: int) -> dict[str, Any] | None:
-        """Return what an epoch did, if it is remembered."""
-        return self._epochs.get(epoch)
-
     def all(self) -> list[dict[str, Any]]:
         """Return what the remembered epochs did, oldest first."""
         return list(self._epochs.values())
