@@ -57,6 +57,7 @@ def table(rows: Sequence[BenchRow]) -> Table:
         title="call records, end to end; ratio: rows/s over those of native",
         box=SIMPLE,
         pad_edge=False,
+        collapse_padding=True,
     )
     for name in ("load", "engine"):
         shown.add_column(name, no_wrap=True)

@@ -84,6 +84,13 @@ class FencedError(CheckpointError):
     """Another driver committed the epoch first; this one must stop."""
 
 
+class StoppedError(PenstockError):
+    """An epoch that was not begun because the query is stopping."""
+
+    def __str__(self) -> str:
+        return f"epoch {self.fields['epoch']} was not begun: the query is stopping"
+
+
 class TaskError(PenstockError):
     """A task of an epoch failed for a reason that is not a bad row."""
 

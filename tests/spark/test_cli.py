@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import uuid
@@ -80,6 +81,32 @@ def test_run(query_file: Path, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["totals"]["read"] == 200
     rows = pl.read_parquet(tmp_path / "out")
     assert rows["n"].sum() == 200
+
+
+def test_ctrl_c_stops_a_run_after_its_epoch(
+    query_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv("PENSTOCK_TEST_MARK", mark)
+    command = [sys.executable, "-m", "penstock", "run", str(query_file), "--checkpoint", "c"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stderr is not None
+        lines = []
+        for line in running.stderr:  # ends at the latest when the process does
+            lines.append(line)
+            if line.startswith("epoch 0"):
+                break
+        running.send_signal(signal.SIGINT)
+        _, rest = running.communicate(timeout=90)
+    finally:
+        running.kill()
+    assert running.returncode == 0, [*lines, rest]
+    assert "200 rows in" in lines[-1]
+    assert "Traceback" not in rest
+    assert left_running(mark) == []
 
 
 def test_demo_shows_results_and_leaves_nothing_running(

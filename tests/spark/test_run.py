@@ -181,6 +181,29 @@ def test_a_running_query_takes_new_files_and_rescales_without_a_stop(
     assert_frame_equal(tidy(query.table("m")), expected(call_rows(0, 600), closed_by=LAST + 100))
 
 
+def test_a_query_that_is_stopped_at_any_moment_has_no_error(
+    spark: SparkSession, calls: Path, tmp_path: Path
+) -> None:
+    stream = ps.read_parquet(calls, time="ts", max_files_per_epoch=1)
+    for _ in range(3):
+        query = (
+            per_minute(stream)
+            .write_parquet(str(tmp_path / "out"))
+            .start(spark, checkpoint=tmp_path / "c")
+        )
+        query.stop()
+        assert query.exception() is None
+        assert not query.isActive
+    last = (
+        per_minute(stream)
+        .write_parquet(str(tmp_path / "out"))
+        .start(spark, checkpoint=tmp_path / "c", available_now=True)
+    )
+    last.awaitTermination()
+    found = tidy(pl.read_parquet(tmp_path / "out" / "**/*.parquet"))
+    assert_frame_equal(found, expected(call_rows(0, 500), closed_by=LAST))
+
+
 def test_several_sinks_share_one_query(spark: SparkSession, calls: Path, tmp_path: Path) -> None:
     stream = ps.read_parquet(calls, time="ts")
     small, large = stream.route("x < 100", rest=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -52,8 +53,14 @@ def run_demo(*, seconds: float, rate: int, out: Path) -> dict[str, Any]:
         )
         with stopping_on_signal(query), _generator(calls, rate, seconds):
             _show(console, query, seconds)
-        summary = {"ok": True, "totals": query.totals, "results": str(results)}
-    _farewell(console, summary)
+        found = query.table("heavy").height
+        summary = {
+            "ok": True,
+            "totals": query.totals,
+            "rows": found,
+            "results": str(results),
+        }
+    _farewell(summary)
     return summary
 
 
@@ -94,7 +101,8 @@ def _print_lines(query: Query, until: float) -> None:
             continue
         top = ", ".join(f"{caller} {mean}" for caller, _, mean in _heaviest(query)[:3])
         say(
-            f"{facts['rate']:,.0f} rows/s  epoch {facts['epoch']}  {facts['latency_ms']:.0f} ms  "
+            f"{facts['rate']:,.0f} rows/s  epoch {facts['epoch']}  "
+            f"latency {facts['latency_ms']:.0f} ms  "
             f"watermark {facts['watermark']}  heaviest: {top or 'none yet'}"
         )
 
@@ -141,10 +149,14 @@ def _screen(query: Query, left: float) -> Group:
     totals = facts["totals"]
     numbers = Table.grid(padding=(0, 3))
     numbers.add_row("rows/s while working", f"{facts['rate']:,.0f}")
-    numbers.add_row("epoch", f"{facts['epoch']} ({facts['latency_ms']:.0f} ms, median of ten)")
+    numbers.add_row("epoch", f"{facts['epoch']}")
+    numbers.add_row("latency", f"{facts['latency_ms']:.0f} ms an epoch, median of ten")
     numbers.add_row("watermark", f"{facts['watermark']} (event time, {SPEED:.0f} times as fast)")
-    numbers.add_row("read", f"{totals['read']:,} = {totals['processed']:,} processed + "
-                    f"{totals['late']:,} late + {totals['refused']:,} refused")  # fmt: skip
+    numbers.add_row(
+        "read",
+        f"{totals['read']:,} = {totals['processed']:,} processed + {totals['late']:,} late + "
+        f"{totals['refused']:,} refused",
+    )
     numbers.add_row("seconds left", f"{max(0.0, left):.0f}")
     heaviest = Table("caller", "calls", "mean call", box=None)
     for caller, calls, mean in _heaviest(query):
@@ -155,13 +167,19 @@ def _screen(query: Query, left: float) -> Group:
     )
 
 
-def _farewell(console: Console, summary: dict[str, Any]) -> None:
-    totals = summary["totals"]
+def _farewell(summary: dict[str, Any]) -> None:
+    folder, tools = _near(Path(summary["results"])), _near(Path(sys.executable).parent)
     say(
-        f"done: {totals.get('read', 0):,} rows read, {totals.get('written', 0) // 2:,} results\n"
+        f"done: {summary['totals'].get('read', 0):,} rows read, {summary['rows']:,} results\n"
         f"results: {summary['results']}\n"
         "next:\n"
-        "  python -c 'import polars as pl; print(pl.read_parquet(\"penstock-demo/heavy\"))'\n"
-        "  penstock explain examples/heavy_customers.py\n"
-        "  penstock bench cdr --rows 1000000"
+        f"  {tools}/python -c 'import polars as pl; print(pl.read_parquet(\"{folder}\"))'\n"
+        f"  {tools}/penstock explain examples/heavy_customers.py\n"
+        f"  {tools}/penstock bench cdr --rows 1000000"
     )
+
+
+def _near(path: Path) -> Path:
+    """Return a path as seen from here, if it is below."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -14,7 +14,7 @@ messages = Console(stderr=True, highlight=False)
 
 def say(text: str) -> None:
     """Print a message."""
-    messages.print(text, markup=False)
+    messages.print(text, markup=False, soft_wrap=True)
 
 
 def give(value: Any) -> None:

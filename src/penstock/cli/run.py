@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ def stopping_on_signal(query: Query) -> Iterator[None]:
     """Stop a query on Ctrl-C or a polite kill, instead of dying in the middle of an epoch."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        query.request_stop()
+        threading.Thread(target=query.stop, name="stop", daemon=True).start()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

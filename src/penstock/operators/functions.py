@@ -126,7 +126,8 @@ def _variance(name: str, call: Call) -> Parts:
     """Count, mean and sum of squared distances, merged as Chan, Golub and LeVeque do."""
     n, mean, squares = f"{name}_n", f"{name}_mean", f"{name}_m2"
     values = _values(call).cast(pl.Float64)
-    total = (pl.col(n) * pl.col(mean)).sum() / pl.col(n).sum()
+    rows = pl.col(n).sum()
+    total = pl.when(rows > 0).then((pl.col(n) * pl.col(mean)).sum() / rows)  # 0 / 0 would stay NaN
     variance = pl.when(pl.col(n) > call.parameter).then(
         pl.col(squares) / (pl.col(n) - call.parameter)
     )

@@ -19,7 +19,7 @@ import polars as pl
 from penstock.compiler.fuse import fuse_units
 from penstock.compiler.size import size_subclusters
 from penstock.config import Config
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, StoppedError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.epoch import epoch_counts, make_manifest, make_plan
@@ -79,6 +79,7 @@ class Driver:
         self.last = self.log.newest()
         self.reconfigurations: list[dict[str, Any]] = []
         self._lock = threading.Lock()
+        self._stopping = False
         if self.last is not None:
             self._publish(self.last)
 
@@ -109,6 +110,8 @@ class Driver:
             CheckpointError: The epoch does not follow the last one.
         """
         with self._lock:
+            if self._stopping:
+                raise StoppedError(epoch=epoch)
             since = time.perf_counter()
             done = self.log.read(epoch)
             if done is not None:
@@ -189,6 +192,12 @@ class Driver:
         for path in (self.root / "staged").glob("*-output-*.parquet"):
             if int(path.name.split("-", 1)[0]) < epoch:
                 path.unlink(missing_ok=True)
+
+    def stop(self, patience_seconds: float) -> None:
+        """Begin no more epochs, and wait a while for the one that is running."""
+        self._stopping = True
+        if self._lock.acquire(timeout=patience_seconds):
+            self._lock.release()
 
     def close(self) -> None:
         """Remove the empty staging folders."""

@@ -49,15 +49,16 @@ class Query:
             if self._finish is not None and not self._stopping:
                 self._finish()
         except Exception as error:  # kept for exception() and awaitTermination()
-            self._error = self._error or error
+            self.failed(error)
         finally:
             self._close()
             self._driver.close()
             self._ended.set()
 
     def failed(self, error: BaseException) -> None:
-        """Remember the error that ended an epoch, which Spark would wrap in its own."""
-        self._error = self._error or error
+        """Remember the error that ended the query; what comes of stopping it is none."""
+        if not self._stopping:
+            self._error = self._error or error
 
     @property
     def id(self) -> str:
@@ -115,14 +116,15 @@ class Query:
                 raise self._error from None
             raise
 
-    def request_stop(self) -> None:
-        """Ask the query to stop, without waiting; for signal handlers."""
-        self._stopping = True
-        threading.Thread(target=self._spark_query.stop, daemon=True).start()
+    def stop(self, patience_seconds: float = 60.0) -> None:
+        """Stop the query after the epoch that is running, and wait until it has ended.
 
-    def stop(self) -> None:
-        """Stop the query and wait until it has ended."""
+        Args:
+            patience_seconds: How long the running epoch may take; then it is cut off. It was not
+                committed and is run again after a restart.
+        """
         self._stopping = True
+        self._driver.stop(patience_seconds)
         if self.isActive:
             self._spark_query.stop()
         self._ended.wait()

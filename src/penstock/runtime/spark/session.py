@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -29,6 +30,17 @@ SETTINGS: Mapping[str, str] = {
 """Settings that make epochs short on one machine; a cluster has its own."""
 _SOCKET_PATH = 40
 """A Unix socket's path has at most 107 bytes; Spark puts a long name into the temporary folder."""
+_QUIET = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+logger.streams.name = org.apache.spark.sql.execution.streaming
+logger.streams.level = off
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
 _NO_SOCKETS = {"spark.python.unix.domain.socket.enabled": "false"}
 
 
@@ -70,8 +82,11 @@ def scratch_session(
         own = {
             "spark.local.dir": folder,
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
-            "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder}",
+            "spark.driver.extraJavaOptions": (
+                f"-Djava.io.tmpdir={folder} -Dlog4j2.configurationFile={folder}/log4j2.properties"
+            ),
         }
+        Path(folder, "log4j2.properties").write_text(_QUIET)
         session = local_session(name, cores=cores, settings={**own, **(settings or {})})
         try:
             yield session

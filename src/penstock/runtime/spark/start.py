@@ -169,4 +169,6 @@ class _Run:
             self.error = error
             if self.handle is not None:
                 self.handle.failed(error)
-            raise
+            # Spark searches the whole text of an error for the reason of a stop, with a pattern
+            # that overflows the stack on a long one; so it gets a short one, without the causes.
+            raise RuntimeError(f"epoch {epoch}: {type(error).__name__}: {error}"[:1000]) from None
