@@ -139,9 +139,9 @@ class _UnitRun:
         assert subquery.head is not None
         head, name = subquery.head, self.query.operator_name(subquery.head)
         before = self.plan.watermarks.get(name)
-        mark = input_watermark(
-            self.query, self.seen, head, idle=self.plan.idle, final=self.plan.final
-        )
+        plan = self.plan
+        idle = frozenset(n for n in plan.idle if self.seen.get(n) == plan.seen.get(n))
+        mark = input_watermark(self.query, self.seen, head, idle=idle, final=plan.final)
         state = OperatorState(
             plan=self.plan,
             operator=name,

@@ -81,7 +81,7 @@ class LocalRun:
         """Run one epoch on the given frames."""
 
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
-            return run_stages(query, plan, _splits(query, batch))
+            return run_stages(query, plan, frame_splits(query, batch))
 
         return self.driver.run_epoch(self.next_epoch, execute)
 
@@ -115,7 +115,8 @@ class LocalRun:
         table[epoch] = pl.concat([pl.DataFrame(schema=self._schemas[sink]), *frames])
 
 
-def _splits(query: CompiledQuery, batch: Batch) -> list[Split]:
+def frame_splits(query: CompiledQuery, batch: Batch) -> list[Split]:
+    """Return the splits of in-memory frames, by source."""
     splits = []
     for number, source in query.sources:
         for i, frame in enumerate(batch.get(number, ())):
