@@ -15,7 +15,7 @@ from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
 from penstock.testing.runner import Batch, frame_splits, run_stages
 
-SCHEMA = {"k": pl.String, "ts": pl.Datetime("us")}
+SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Datetime("us")}
 
 
 class Clock:
