@@ -68,7 +68,7 @@ def table(rows: Sequence[BenchRow]) -> Table:
         shown.add_row(
             row.workload,
             row.engine,
-            f"{row.rows_per_second / 1000:,.0f} k",
+            _rate(row.rows_per_second),
             f"{row.epoch_ms_p50:,.0f}",
             f"{row.epoch_ms_p99:,.0f}",
             f"{row.peak_rss_mb:,.0f}",
@@ -76,6 +76,11 @@ def table(rows: Sequence[BenchRow]) -> Table:
             ratio,
         )
     return shown
+
+
+def _rate(per_second: float) -> str:
+    """Say a rate in thousands where that loses nothing that matters."""
+    return f"{per_second:,.0f}" if per_second < 100_000 else f"{per_second / 1000:,.0f} k"
 
 
 def to_json(rows: Sequence[BenchRow]) -> str:

@@ -17,8 +17,10 @@ STATE = {
 }
 """The faster of Spark's two state stores here, so that native is at its best.
 
-Seconds for 10 M rows, this one against RocksDB: W1 145 and 156 (with changelog checkpoints),
-W2 14 and 20 to 22, W3 9.2 and 8.9.
+Seconds for 10 M rows on a shared machine, this one against RocksDB: W2 13 to 14 against 18 to
+22 (two or more runs each, in turn). W1 145 against 156 and W3 9.2 against 8.9 are single runs,
+too near to tell. RocksDB ran as it comes, and on W1 and W2 also with changelog checkpoints and
+without row tracking.
 """
 
 

@@ -2,7 +2,7 @@
 
 Rows are grouped to panes of the window's advance by Polars' streaming engine; the windows are
 differences of running sums over a dense grid of keys and panes (NumPy, since a grid built by
-joins in Polars took five times as long). Only closed windows are written.
+joins in Polars took about four times as long). Only closed windows are written.
 """
 
 import os

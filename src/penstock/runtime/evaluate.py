@@ -66,7 +66,10 @@ def _all_at_once(work: Work) -> Outcome:
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
     plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
     careful = any(may_fail(query.nodes[n]) for n in work.subquery.operators if n not in work.inputs)
-    done = pl.collect_all(plans, optimizations=CAREFUL if careful else pl.QueryOptFlags())
+    if careful:  # in memory: an error under a union makes threads of the streaming engine panic
+        done = pl.collect_all(plans, optimizations=CAREFUL, engine="in-memory")
+    else:
+        done = pl.collect_all(plans)
     edges = [
         _combined(query, edge, frame)
         for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
