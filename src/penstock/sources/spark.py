@@ -17,7 +17,9 @@ import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from penstock.errors import QueryError
 from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Files, Frame, Rows, Source
@@ -36,10 +38,22 @@ _ROWS_PER_SPLIT = 250_000
 
 
 def frame_schema(frame: DataFrame) -> dict[str, pl.DataType]:
-    """Return the schema of a Spark DataFrame in Polars types; times are UTC without a zone."""
-    arrow = to_arrow_schema(frame.schema)
-    found = pl.DataFrame(arrow.empty_table()).schema
-    return {name: _plain(dtype) for name, dtype in found.items()}
+    """Return the schema of a Spark DataFrame in Polars types; times are UTC without a zone.
+
+    Raises:
+        QueryError: A column has a type that Arrow or Polars does not have.
+    """
+    found, problems = {}, []
+    for field in frame.schema.fields:
+        try:
+            arrow = to_arrow_schema(StructType([field]), timezone="UTC")
+            found[field.name] = _plain(pl.DataFrame(arrow.empty_table()).schema[field.name])
+        except Exception as error:  # Spark and Polars each have errors of their own for this
+            reason = str(error).strip().splitlines()[0]
+            problems.append(f"from_spark: column {field.name!r} cannot be read: {reason}")
+    if problems:
+        raise QueryError(problems=problems)
+    return found
 
 
 def _plain(dtype: pl.DataType) -> pl.DataType:
