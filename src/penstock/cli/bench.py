@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -36,6 +37,6 @@ def run_bench(
         log=say,
     )
     if as_json:
-        give(cdr.to_json(figures))
+        give([asdict(figure) for figure in figures])
     else:
         Console().print(cdr.table(figures))

@@ -11,13 +11,14 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Aggregate, Apply, Filter, Map, Node, Sink
+from penstock.query.nodes import Aggregate, Apply, Filter, Map, Node, Sink, Source
 
 
 def prune_columns(query: CompiledQuery) -> CompiledQuery:
     """Return the query with the required columns and the ordered operators."""
     required: list[set[str]] = [set() for _ in query.nodes]
-    ordered: set[int] = set()
+    # In the operator-cloud a row may be refused far from its source, and yet it counts only once.
+    ordered = _reached_by_rows(query) if query.strategy == "operator-cloud" else set()
     for number in reversed(range(len(query.nodes))):
         node = query.nodes[number]
         for child in query.inputs[number]:
@@ -26,18 +27,17 @@ def prune_columns(query: CompiledQuery) -> CompiledQuery:
                 ordered.add(child)
         if isinstance(node, Sink) and node.ordered:
             ordered.add(number)
-    if query.strategy == "operator-cloud":  # a refused row is counted once, wherever it is refused
-        ordered |= _before_state(query)
     return replace(
         query, required=tuple(frozenset(names) for names in required), ordered=frozenset(ordered)
     )
 
 
-def _before_state(query: CompiledQuery) -> set[int]:
-    """Return the sources and the stateless operators that only sources feed."""
+def _reached_by_rows(query: CompiledQuery) -> set[int]:
+    """Return the sources and the stateless operators that a source's row can come to."""
     found: set[int] = set()
     for number, node in enumerate(query.nodes):
-        if not node.stateful and all(i in found for i in query.inputs[number]):
+        reached = isinstance(node, Source) or any(i in found for i in query.inputs[number])
+        if reached and not node.stateful:
             found.add(number)
     return found
 
