@@ -175,9 +175,13 @@ def _job(engine: str, load: Workload, inputs: Inputs, work: Path) -> EngineJob:
 
 
 def _warm(folder: Path) -> Path:
-    """Write the small input that warms the engines up: two epochs of ten minutes in all."""
-    warm = folder / "warm"
-    CallRecords(rows=4_000, hours=1 / 6, seed=1).write(warm, files=2)
+    """Write the small input that warms the engines up: twenty epochs of an hour in all.
+
+    A continuous query runs for days; what the JVM's compiler does in its first seconds is not
+    what it costs.
+    """
+    warm = folder / "warm-20"
+    CallRecords(rows=20_000, hours=1.0, seed=1).write(warm, files=20)
     return warm
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import polars as pl
 
@@ -121,6 +122,7 @@ class SinkOf:
     stream: int = 0
     ordered: bool = False
     raw: bool = False
+    parquet: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,9 @@ class QueryText:
     steps: tuple[Step, ...] = ()
     sinks: tuple[SinkOf, ...] = (SinkOf(),)
 
-    def build(self) -> Sinks:
-        """Return the query."""
-        return _Builder(self).sinks()
+    def build(self, folder: Path) -> Sinks:
+        """Return the query; its Parquet sinks write to a folder."""
+        return _Builder(self).sinks(folder)
 
 
 class _Builder:
@@ -175,13 +177,16 @@ class _Builder:
     def _at(self, index: int) -> tuple[Stream, int]:
         return self.streams[-1 - index % len(self.streams)]
 
-    def sinks(self) -> Sinks:
+    def sinks(self, folder: Path) -> Sinks:
         made = []
         for i, sink in enumerate(self.text.sinks):
             place = len(self.streams) - 1 - sink.stream % len(self.streams)
             stream = self.raw.get(place) if sink.raw else None
             chosen = stream or self.streams[place][0]
-            made.append(chosen.write_memory(f"m{i}", ordered=sink.ordered))
+            if sink.parquet:
+                made.append(chosen.write_parquet(str(folder / f"p{i}"), ordered=sink.ordered))
+            else:
+                made.append(chosen.write_memory(f"m{i}", ordered=sink.ordered))
         return made[0].also(*made[1:])
 
 

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 from hypothesis import strategies as st
 
 from penstock.compiler import STRATEGIES
+from penstock.operators import aggregate, combine
+from penstock.operators import keys as operators_keys
+from penstock.state import cache
 from penstock.testing.streams import TestStream
 from tests.property.queries import FILTERS, MAPS, ROUTES, VALUES, WINDOWS, QueryText, SinkOf, Step
 
 Row = dict[str, Any]
 INSTANCES = st.integers(1, 7)
+TIGHT: tuple[tuple[Any, str, int], ...] = (
+    (combine, "_LONG_RUN", 2),
+    (operators_keys, "_FEW", 1),
+    (aggregate, "_LARGE", 0),
+    (aggregate, "_SLOTS", 8),
+    (cache, "_LIMIT", 2),
+)
+"""Limits that only large runs would reach, set so low that small ones do."""
 ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))
 
-KEYS = ("k", "g")
+KEYS = ("k", "g", "y")
 
 
 def several(items: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -28,8 +44,14 @@ def several(items: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[tuple
 values = st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4, unique=True).map(tuple)
 keys = st.lists(st.sampled_from(KEYS), max_size=2, unique=True).map(tuple)
 inputs = st.sampled_from([0, 0, 0, 0, 1, 2, 3, 4])
-_NAMES = {"map": MAPS, "filter": FILTERS, "route": ROUTES, "union": [""], "apply": ["doubled"],
-          "aggregate": WINDOWS}  # fmt: skip
+_NAMES: dict[str, Iterable[str]] = {
+    "map": MAPS,
+    "filter": FILTERS,
+    "route": ROUTES,
+    "union": [""],
+    "apply": ["doubled"],
+    "aggregate": WINDOWS,
+}
 _KINDS = ["map", "aggregate", "filter", "aggregate", "union", "route", "aggregate", "apply"]
 
 
@@ -43,7 +65,9 @@ def steps(draw: st.DrawFn) -> Step:
     return Step(kind=kind, which=which, input=place, other=draw(inputs) if kind == "union" else 0)
 
 
-sinks = st.builds(SinkOf, stream=inputs, ordered=st.booleans(), raw=st.booleans())
+sinks = st.builds(
+    SinkOf, stream=inputs, ordered=st.booleans(), raw=st.booleans(), parquet=st.booleans()
+)
 queries = st.builds(
     QueryText,
     delays=st.lists(st.sampled_from([0, 2, 5, 20]), min_size=1, max_size=2).map(tuple),
@@ -69,12 +93,12 @@ def arrivals(draw: st.DrawFn, *, max_size: int = 45) -> list[Row]:
 
 
 _fields = st.tuples(
-    st.sampled_from([0, 1, 2, 0.5, 6]),
+    st.sampled_from([0, 1, 2, 0.5, 6, 0, 1, 2, 0.5, 6, 1, 2, 1, 4e8]),
     st.sampled_from([0, 1, 0.5, 3, 5, 9, 30, None]),
     st.sampled_from(["a", "b", "c", None]),
     st.sampled_from([0, 1, 2, None]),
     st.sampled_from([0, 1, 4, -7, 9, 60, None]),
-    st.sampled_from([0, 1, -3, 10, 27, None]),
+    st.sampled_from([0, 1, -3, 10, 27, None, -0.0]),
     st.sampled_from(["1", "2", "-3", None, "1", "2", "1", "2", "1", "2", "z"]),
     st.sampled_from([0, 1, -7, 3600, None]),
 )
@@ -135,14 +159,23 @@ class Scenario:
     instances: int | tuple[int, ...] = 1
     strategy: str = STRATEGIES[0]
     buckets: int = 1024
+    tight: bool = False
 
     def check(self) -> None:
         """Run the scenario and compare it with the reference."""
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="penstock-test-")))
+            if self.tight:
+                for module, name, value in TIGHT:
+                    stack.enter_context(patch.object(module, name, value))
+            self._run(folder)
+
+    def _run(self, folder: Path) -> None:
         sizes = (
             self.instances if isinstance(self.instances, int) else dict(enumerate(self.instances))
         )
-        with TestStream(self.query.build(), instances=sizes, strategy=self.strategy,
-                        buckets=self.buckets) as stream:  # fmt: skip
+        with TestStream(self.query.build(folder), folder / "checkpoint", instances=sizes,
+                        strategy=self.strategy, buckets=self.buckets) as stream:  # fmt: skip
             _Player(self, stream).play()
             stream.expect_reference()
 
@@ -196,4 +229,5 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         ),
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7])),
+        tight=draw(st.booleans()),
     )

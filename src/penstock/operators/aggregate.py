@@ -72,8 +72,15 @@ class AggregateKernel:
 
     def _keys(self) -> list[pl.Expr]:
         """Return the keys; 0.0 and -0.0 are one group and must have one text, or two buckets."""
-        floats = {key for key in self.by if self.node.schema[key].is_float()}
-        return [pl.col(key) + 0.0 if key in floats else pl.col(key) for key in self.by]
+        return [
+            pl.when(pl.col(key) == 0)
+            .then(pl.lit(0.0, dtype=dtype))
+            .otherwise(pl.col(key))
+            .alias(key)
+            if (dtype := self.node.schema[key]).is_float()
+            else pl.col(key)
+            for key in self.by
+        ]
 
     def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
         """Return partials per group and pane; rows that must be kept stay as they are."""
