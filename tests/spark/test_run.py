@@ -88,6 +88,31 @@ def test_files_and_frames_give_the_same_rows(
     assert_frame_equal(outputs[0], outputs[1])
 
 
+@pytest.mark.parametrize("stateful", [True, False])
+def test_an_ordered_sink_on_a_frame_of_many_partitions(
+    spark: SparkSession, calls: Path, tmp_path: Path, stateful: bool
+) -> None:
+    frame = (
+        spark.readStream.schema("src string, x bigint, ts timestamp")
+        .option("maxFilesPerTrigger", 3)
+        .parquet(str(calls))
+        .repartition(5)
+    )
+    stream = ps.from_spark(frame, time="ts")
+    result = per_minute(stream) if stateful else stream
+    query = result.write_memory(ordered=True).start(
+        spark, checkpoint=tmp_path / "c", available_now=True, finish=True
+    )
+    query.awaitTermination()
+    found = query.table()
+    if stateful:
+        assert_frame_equal(tidy(found), expected(call_rows(0, 500), closed_by=None))
+        assert found["window_end"].is_sorted()
+    else:
+        assert found["x"].to_list() == list(range(500))
+    assert "Spark's partitions" in query.explain()
+
+
 @pytest.mark.parametrize("strategy", ["operator-set-cloud", "operator-cloud", "query-cloud"])
 def test_every_strategy_on_spark(
     spark: SparkSession, calls: Path, tmp_path: Path, strategy: str

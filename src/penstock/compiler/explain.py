@@ -27,7 +27,7 @@ def _logical(query: CompiledQuery) -> list[str]:
 def _subqueries(query: CompiledQuery) -> list[str]:
     lines = ["", f"== Subqueries ({query.strategy}, {query.buckets} buckets) =="]
     for subquery in query.subqueries:
-        lines.append(f"subquery {subquery.id}: {_instances(subquery)}")
+        lines.append(f"subquery {subquery.id}: {_instances(query, subquery)}")
         lines += [f"  in:  {_edge(query, edge)}" for edge in query.edges_into(subquery.id)]
         lines += [
             f"  run: #{number} {query.nodes[number].title}{_how(query, number)}"
@@ -46,7 +46,9 @@ def _how(query: CompiledQuery, number: int) -> str:
     return f"  [{kind}; {panes} pane{'s' if panes > 1 else ''} a window]"
 
 
-def _instances(subquery: Subquery) -> str:
+def _instances(query: CompiledQuery, subquery: Subquery) -> str:
+    if query.scattered and subquery.id == 0:
+        return "an instance in each of Spark's partitions"
     return f"{subquery.instances} instance{'s' if subquery.instances > 1 else ''}"
 
 
@@ -82,7 +84,9 @@ def _costs(query: CompiledQuery, nodes: int = 8) -> list[str]:
 def _mermaid(query: CompiledQuery) -> str:
     lines = ["flowchart LR"]
     for subquery in query.subqueries:
-        lines.append(f'  subgraph s{subquery.id}["subquery {subquery.id}: {_instances(subquery)}"]')
+        lines.append(
+            f'  subgraph s{subquery.id}["subquery {subquery.id}: {_instances(query, subquery)}"]'
+        )
         for number in subquery.operators:
             title = query.nodes[number].title.replace('"', "'")
             lines.append(f'    s{subquery.id}n{number}["{title}"]')

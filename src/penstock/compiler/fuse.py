@@ -19,7 +19,8 @@ def fuse_units(query: CompiledQuery) -> CompiledQuery:
         feeding = {group_of[edge.from_subquery] for edge in query.edges_into(subquery.id)}
         if subquery.instances == 1 and len(feeding) == 1:
             (group,) = feeding
-            if query.subqueries[groups[group][0]].instances == 1:
+            apart = query.scattered and group == group_of[0]
+            if query.subqueries[groups[group][0]].instances == 1 and not apart:
                 groups[group].append(subquery.id)
                 group_of[subquery.id] = group
                 continue
@@ -42,7 +43,8 @@ def _staged(
             if group_of[edge.from_subquery] != number
         ]
         stage = max(before, default=-1) + 1
-        instances = query.subqueries[members[0]].instances
+        alone = query.scattered and 0 in members
+        instances = 1 if alone else query.subqueries[members[0]].instances
         units.append(
             Unit(
                 id=number,

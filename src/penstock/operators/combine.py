@@ -1,7 +1,7 @@
 """Combining rows to partials per group and pane, before the shuffle.
 
 Law: the partials of a frame are those of its rows in any order. Rows in time order are common, and
-then each pane is one run of rows that is grouped by the key alone, which is twice as fast.
+then a pane's rows stand together; grouping each pane by the key alone is twice as fast.
 """
 
 from __future__ import annotations
@@ -46,22 +46,29 @@ def columns_for(calls: Sequence[Call]) -> tuple[list[pl.Expr], list[Call]]:
 
 def group_rows(frame: pl.DataFrame, by: Sequence[str], partials: Sequence[pl.Expr]) -> pl.DataFrame:
     """Return partials per group and pane."""
-    runs = _runs(frame)
-    if not by or runs is None:
+    panes = _long_runs(frame) if by else None
+    if panes is None:
         return frame.lazy().group_by(*by, PANE).agg(partials).collect()
-    done, start = [], 0
-    for pane, rows in runs:
-        part = frame[start : start + rows].group_by(by).agg(partials)
+    done = []
+    for pane, runs in panes.items():
+        rows = pl.concat([frame[start : start + length] for start, length in runs])
+        part = rows.group_by(by).agg(partials)
         done.append(part.with_columns(pl.lit(pane, dtype=pl.Int64).alias(PANE)))
-        start += rows
     return pl.concat(done).select(*by, PANE, pl.exclude(*by, PANE))
 
 
-def _runs(frame: pl.DataFrame) -> list[tuple[int, int]] | None:
-    """Return the runs of equal panes, if they are few, long and ascending; else None."""
-    if frame.height < _LONG_RUN or not frame[PANE].is_sorted():
+def _long_runs(frame: pl.DataFrame) -> dict[int, list[tuple[int, int]]] | None:
+    """Return where the rows of each pane are, if they stand in few long runs; else None."""
+    if frame.height < _LONG_RUN:
         return None
     runs = frame[PANE].rle()
     if runs.len() * _LONG_RUN > frame.height:
         return None
-    return list(zip(runs.struct.field("value"), runs.struct.field("len"), strict=True))
+    panes: dict[int, list[tuple[int, int]]] = {}
+    start = 0
+    for pane, length in zip(
+        runs.struct.field("value").to_list(), runs.struct.field("len").to_list(), strict=True
+    ):
+        panes.setdefault(pane, []).append((start, length))
+        start += length
+    return panes

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.query.nodes import Aggregate, Node, Sink, Source
+from penstock.query.nodes import Aggregate, Frame, Node, Sink, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,26 @@ class CompiledQuery:
         """The number of tasks of each stage."""
         stages = max(unit.stage for unit in self.units) + 1
         return tuple(sum(u.instances for u in self.units if u.stage == s) for s in range(stages))
+
+    @property
+    def scattered(self) -> bool:
+        """Whether subquery 0 runs where Spark has the rows: in each partition of a DataFrame.
+
+        So it is with one streaming DataFrame as the only source. Its rows are combined before they
+        leave the task that got them from the JVM; there are as many tasks as Spark has partitions.
+        """
+        sources = self.sources
+        return len(sources) == 1 and isinstance(sources[0][1].reader, Frame)
+
+    def unit_at(self, stage: int, task: int) -> Unit:
+        """Return the unit that a task of a stage runs."""
+        if self.scattered and stage == 0:
+            return self.units[0]
+        return next(
+            unit
+            for unit in self.units
+            if unit.stage == stage and 0 <= task - unit.first_task < unit.instances
+        )
 
     def operator_name(self, node: int) -> str:
         """Return the stable name of an operator, under which its state is kept.

@@ -117,9 +117,8 @@ class _SourceScan:
 
     def _rows(self, split: Split) -> pl.DataFrame:
         if split.path is None:
-            return to_frame(split.body).select(
-                pl.col(name).cast(dtype) for name, dtype in self.schema.items()
-            )
+            rows = to_frame(split.body) if split.frame is None else split.frame
+            return rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
         path = local_path(split.path)
         part = None if split.offset is None else (split.offset, split.rows or 0)
         found = read_one(file_format(self.source), path, self.schema, self.letters.limit, part)

@@ -27,27 +27,34 @@ from penstock.runtime.evaluate import Work, evaluate
 from penstock.runtime.operator_state import OperatorState
 from penstock.runtime.scan import Scanned, scan
 from penstock.sinks.staging import stage_frame
-from penstock.sources.splits import splits_in
+from penstock.sources.splits import Split, splits_in
 
 DRIVER = -1
 
 
 def run_task(
-    query: CompiledQuery, plan: EpochPlan, stage: int, task: int, inbox: Iterable[Payload]
+    query: CompiledQuery,
+    plan: EpochPlan,
+    stage: int,
+    task: int,
+    inbox: Iterable[Payload],
+    at_hand: Sequence[Split] = (),
 ) -> list[Payload]:
     """Run one task of a stage; return what it sends on.
 
-    Payloads that are not for this stage are passed on as they are.
+    Args:
+        query: The compiled query.
+        plan: The plan of the epoch.
+        stage: The stage.
+        task: The task's number in its stage.
+        inbox: What was sent to it; what is not for this stage is passed on as it is.
+        at_hand: Rows that this task has got from Spark itself.
     """
     payloads = list(inbox)
     passing = [p for p in payloads if p.stage != stage]
-    unit = next(
-        u
-        for u in query.units
-        if u.stage == stage and u.first_task <= task < u.first_task + u.instances
-    )
+    unit = query.unit_at(stage, task)
     run = _UnitRun(query, plan, unit, task - unit.first_task)
-    sent = run.run([p for p in payloads if p.stage == stage])
+    sent = run.run([p for p in payloads if p.stage == stage], at_hand)
     report = Payload(kind="report", stage=DRIVER, task=0, body=run.report(stage, task).encode())
     return [*passing, *sent, report]
 
@@ -71,23 +78,25 @@ class _UnitRun:
         self.hits = self.misses = 0
         self.seconds: dict[str, float] = {}
 
-    def run(self, payloads: Sequence[Payload]) -> list[Payload]:
+    def run(self, payloads: Sequence[Payload], at_hand: Sequence[Split]) -> list[Payload]:
         self.seen = merge_seen([self.seen, *[p.seen for p in payloads]])
         for payload in payloads:
             if payload.kind == "rows" and payload.body:
                 self.arrived.setdefault(payload.edge, []).append(to_frame(payload.body))
         for number in self.unit.subqueries:
             subquery = self.query.subqueries[number]
-            self._scan(payloads, subquery) if subquery.head is None else self._head(subquery)
+            if subquery.head is None:
+                self._scan(subquery, splits_in(payloads, at_hand))
+            else:
+                self._head(subquery)
         self._stage_letters()
         return self.outbox
 
     def _timed(self, phase: str, since: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - since
 
-    def _scan(self, payloads: Sequence[Payload], subquery: Subquery) -> None:
+    def _scan(self, subquery: Subquery, splits: Mapping[int, Sequence[Split]]) -> None:
         since = time.perf_counter()
-        splits = splits_in(payloads)
         scanned = scan(self.query, self.plan, splits, self.letters)
         self.scanned, self.counts = scanned, dict(scanned.counts)
         self.seen = merge_seen([self.seen, scanned.seen])

@@ -61,7 +61,12 @@ def _plain(dtype: pl.DataType) -> pl.DataType:
 
 
 def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: Path) -> DataFrame:
-    """Return the streaming DataFrame of all sources of a query."""
+    """Return the streaming DataFrame of all sources of a query.
+
+    It is a DataFrame of splits; for a scattered query it is the user's rows as they are.
+    """
+    if query.scattered:
+        return _needed_columns(query, *query.sources[0])
     frames = [
         _splits_of(spark, query, number, source, rows_folder) for number, source in query.sources
     ]
@@ -73,14 +78,24 @@ def _splits_of(
 ) -> DataFrame:
     reader = source.reader
     if isinstance(reader, Frame):
-        assert reader.frame is not None
-        needed = [c for c in source.schema if c in query.required[number] | {source.time}]
-        pack = _packer(number, source, {c: source.schema[c] for c in needed})
-        return reader.frame.select(*[f"`{c}`" for c in needed]).mapInArrow(pack, SPLIT_SCHEMA)
+        pack = _packer(number, source, needed_schema(query, number, source))
+        return _needed_columns(query, number, source).mapInArrow(pack, SPLIT_SCHEMA)
     if isinstance(reader, Rows):
         return _file_splits(spark, number, str(rows_folder / str(number)), "arrow", None)
     assert isinstance(reader, Files)
     return _file_splits(spark, number, reader.path, reader.format, reader.max_files_per_epoch)
+
+
+def needed_schema(query: CompiledQuery, number: int, source: Source) -> dict[str, pl.DataType]:
+    """Return the columns of a source that a query reads."""
+    needed = query.required[number] | {source.time}
+    return {name: dtype for name, dtype in source.schema.items() if name in needed}
+
+
+def _needed_columns(query: CompiledQuery, number: int, source: Source) -> DataFrame:
+    assert isinstance(source.reader, Frame)
+    assert source.reader.frame is not None
+    return source.reader.frame.select(*[f"`{c}`" for c in needed_schema(query, number, source)])
 
 
 def write_rows(query: CompiledQuery, rows_folder: Path) -> None:
@@ -173,6 +188,14 @@ def _gathered(
             waiting, rows = [], 0
     if waiting:
         yield _frame(waiting, schema)
+
+
+def rows_of_batches(
+    batches: Iterator[pa.RecordBatch], schema: Mapping[str, pl.DataType]
+) -> pl.DataFrame:
+    """Return all rows that Spark hands to a task, in the types that the query knows."""
+    found = [batch for batch in batches if batch.num_rows]
+    return _frame(found, schema) if found else pl.DataFrame(schema=dict(schema))
 
 
 def _frame(batches: list[pa.RecordBatch], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:

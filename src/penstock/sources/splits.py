@@ -21,10 +21,16 @@ from penstock.query.nodes import Files, Rows, Source
 from penstock.sources.admission import event_time
 from penstock.sources.files import local_path
 
+POSITION_BITS = 31
+"""A partition of a DataFrame has at most 2**31 rows in an epoch."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """One unit of input; without path and body it is only news of another instance's split."""
+    """One unit of input; without path, body or frame it is news of another instance's split.
+
+    A ``frame`` is rows that are already here; it is never sent.
+    """
 
     source: int
     ordinal: tuple[int | str, ...]
@@ -33,11 +39,12 @@ class Split:
     offset: int | None = None
     rows: int | None = None
     highest: int | None = None
+    frame: pl.DataFrame | None = None
 
     @property
     def mine(self) -> bool:
         """Whether this instance has to read it."""
-        return self.path is not None or bool(self.body)
+        return self.path is not None or bool(self.body) or self.frame is not None
 
     def to_payload(self, task: int) -> Payload:
         """Return the split as a payload for a scan task."""
@@ -139,11 +146,19 @@ def _footer(path: str, source: Source) -> list[tuple[int, int | None]]:
     return groups
 
 
-def splits_in(payloads: Sequence[Payload]) -> dict[int, list[Split]]:
+def scattered_splits(source: int, part: int, frame: pl.DataFrame) -> list[Split]:
+    """Return the rows of one partition of a DataFrame, and news of as many rows before them.
+
+    No partition knows how many rows the others have, so each gets a range of positions of its own.
+    """
+    before = Split(source=source, ordinal=(0,), rows=part << POSITION_BITS)
+    return [before, Split(source=source, ordinal=(1,), frame=frame)]
+
+
+def splits_in(payloads: Sequence[Payload], at_hand: Sequence[Split]) -> dict[int, list[Split]]:
     """Return the splits of each source, in order."""
     found: dict[int, list[Split]] = {}
-    for payload in payloads:
-        if payload.kind == "split":
-            split = Split.of_payload(payload)
-            found.setdefault(split.source, []).append(split)
+    sent = [Split.of_payload(payload) for payload in payloads if payload.kind == "split"]
+    for split in [*sent, *at_hand]:
+        found.setdefault(split.source, []).append(split)
     return {source: sorted(splits, key=lambda s: s.ordinal) for source, splits in found.items()}

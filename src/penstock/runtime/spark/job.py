@@ -7,10 +7,11 @@ and with it the cache), and an error that Penstock raises in a task reaches the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark import cloudpickle
+import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
 
 from penstock import errors
 from penstock.errors import PenstockError, TaskError
@@ -19,8 +20,8 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.nodes import Frame
 from penstock.runtime.task import DRIVER, run_task
-from penstock.sources.spark import split_of_row
-from penstock.sources.splits import assign
+from penstock.sources.spark import needed_schema, rows_of_batches, split_of_row
+from penstock.sources.splits import Split, assign, scattered_splits
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
@@ -39,23 +40,27 @@ class SparkJobs:
         self._sent: tuple[CompiledQuery, Broadcast[bytes], str] | None = None
 
     def run(
-        self, query: CompiledQuery, plan: EpochPlan, splits: DataFrame | None
+        self, query: CompiledQuery, plan: EpochPlan, batch: DataFrame | None
     ) -> list[TaskReport]:
         """Carry out the plan of one epoch.
 
         Args:
             query: The compiled query.
             plan: The plan.
-            splits: The epoch's part of the streaming DataFrame of splits; None for no input.
+            batch: The epoch's part of the query's streaming DataFrame; None for no input.
         """
         code = self._send(query)
-        rdd = self._first(query, splits, code)
-        sizes = query.stage_sizes
-        for stage in range(len(sizes)):
+        sizes = [*query.stage_sizes, 1]
+        rdd: Any  # its elements change from stage to stage
+        if query.scattered and batch is not None:
+            rdd, start = _scattered(code, plan, batch, sizes[1]), 1
+        else:
+            rdd, start = self._splits(query, batch, code), 0
+        for stage in range(start, len(sizes) - 1):
             if stage > 0:
                 rdd = rdd.partitionBy(sizes[stage], int).values()
-            following = sizes[stage + 1] if stage + 1 < len(sizes) else 1
-            rdd = rdd.mapPartitionsWithIndex(_stage_task(code, plan, stage, following))
+            run = _stage_task(code, plan, stage, sizes[stage + 1])
+            rdd = rdd.mapPartitionsWithIndex(run)
         return [_report(Payload.unpack(data)) for _, data in rdd.collect()]
 
     def close(self) -> None:
@@ -73,7 +78,7 @@ class SparkJobs:
         _, broadcast, digest = self._sent
         return _loader(broadcast, digest)
 
-    def _first(
+    def _splits(
         self, query: CompiledQuery, splits: DataFrame | None, code: Callable[[], CompiledQuery]
     ) -> RDD[Any]:
         """Return the splits of the epoch as packed payloads, one partition per scan task."""
@@ -110,30 +115,60 @@ def _assigner(
     return run
 
 
+def _scattered(
+    code: Callable[[], CompiledQuery], plan: EpochPlan, batch: DataFrame, following: int
+) -> RDD[Addressed]:
+    """Return what the first stage sends on, run in the partitions in which Spark has the rows."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        query = code()
+        context = TaskContext.get()
+        assert context is not None
+        ((number, source),) = query.sources
+        rows = rows_of_batches(batches, needed_schema(query, number, source))
+        splits = scattered_splits(number, context.partitionId(), rows)
+        sent = _sent(query, plan, 0, context.partitionId(), [], following, splits)
+        addressed = [{"target": target, "data": data} for target, data in sent]
+        yield pa.RecordBatch.from_pylist(addressed, schema=_ADDRESSED)
+
+    return batch.mapInArrow(run, "target int, data binary").rdd.map(_pair)
+
+
+_ADDRESSED = pa.schema([("target", pa.int32()), ("data", pa.binary())])
+
+
+def _pair(row: Row) -> Addressed:
+    return row["target"], bytes(row["data"])
+
+
 def _stage_task(
-    code: Callable[[], CompiledQuery],
-    plan: EpochPlan,
-    stage: int,
-    following: int,
+    code: Callable[[], CompiledQuery], plan: EpochPlan, stage: int, following: int
 ) -> Callable[[int, Iterable[bytes]], Iterator[Addressed]]:
     def run(task: int, inbox: Iterable[bytes]) -> Iterator[Addressed]:
         payloads = [Payload.unpack(data) for data in inbox]
-        try:
-            sent = run_task(code(), plan, stage, task, payloads)
-        except PenstockError as error:
-            sent = [
-                Payload(
-                    kind="error",
-                    stage=DRIVER,
-                    task=0,
-                    facts={"error": type(error).__name__, "fields": error.fields},
-                )
-            ]
-        for payload in sent:
-            target = payload.task if payload.stage == stage + 1 else payload.task % following
-            yield target, payload.pack()
+        return _sent(code(), plan, stage, task, payloads, following)
 
     return run
+
+
+def _sent(
+    query: CompiledQuery,
+    plan: EpochPlan,
+    stage: int,
+    task: int,
+    inbox: Sequence[Payload],
+    following: int,
+    at_hand: Sequence[Split] = (),
+) -> Iterator[Addressed]:
+    """Run a task and give what it sends an address among the tasks of the next stage."""
+    try:
+        sent = run_task(query, plan, stage, task, inbox, at_hand)
+    except PenstockError as error:
+        facts = {"error": type(error).__name__, "fields": error.fields}
+        sent = [Payload(kind="error", stage=DRIVER, task=0, facts=facts)]
+    for payload in sent:
+        target = payload.task if payload.stage == stage + 1 else payload.task % following
+        yield target, payload.pack()
 
 
 def _report(payload: Payload) -> TaskReport:
