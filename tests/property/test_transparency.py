@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
@@ -27,17 +26,8 @@ from penstock.testing.streams import TestStream
 from tests.property.queries import COLUMNS
 from tests.property.strategies import Row, Scenario, arrivals, scenarios
 
-EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "150"))
 PLAIN = {name: COLUMNS[name] for name in ("k", "x", "y", "ts")}
-settings.register_profile(
-    "penstock",
-    deadline=None,
-    derandomize=os.environ.get("CI") == "true",
-    max_examples=EXAMPLES,
-    suppress_health_check=list(HealthCheck),
-)
-settings.load_profile("penstock")
-few = settings(max_examples=max(1, EXAMPLES // 4))
+few = settings(max_examples=max(1, settings().max_examples // 4))
 
 
 @given(scenario=scenarios())
@@ -166,6 +156,44 @@ def test_aggregate_functions(text: str, cuts: list[int]) -> None:
 
 def _at(second: float) -> object:
     return ps.at("2024-01-01 00:00:00") + timedelta(seconds=second)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["sum(y)", "avg(y)", "min(y)", "max(y)", "variance(y)", "last(y)", "count(distinct y)",
+     "median(y)", "count(y)"],
+)  # fmt: skip
+def test_floats_that_are_no_numbers(text: str) -> None:
+    values = [1.0, float("nan"), None, float("inf"), -2.0, float("nan"), float("-inf")]
+    rows: list[Row] = [{"y": y, "ts": _at(i)} for i, y in enumerate(values)]
+    source = ps.from_rows([], schema=COLUMNS, time="ts")
+    query = source.aggregate(window=ps.sliding("4s", every="1s"), v=text).write_memory()
+    with TestStream(query, instances=2) as stream:
+        for chunk in chunked(rows, [1, 3, 6]):
+            stream.add(chunk)
+        stream.finish()
+        stream.expect_reference()
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [pl.Datetime("ms"), pl.Datetime("ns"), pl.Datetime("us", "Europe/Paris"), pl.Date()],
+    ids=str,
+)
+def test_time_columns_of_any_type(dtype: pl.DataType) -> None:
+    hours = [0, 30, 12, 90, 20, 120, 300]
+    times = pl.Series([ps.at("1969-12-30") + timedelta(hours=h) for h in hours])
+    zone = getattr(dtype, "time_zone", None)
+    typed = times.dt.replace_time_zone("UTC").dt.convert_time_zone(zone) if zone else times
+    rows: list[Row] = [{"x": i, "ts": t} for i, t in enumerate(typed.cast(dtype))]
+    source = ps.from_rows([], schema={"x": pl.Int64, "ts": dtype}, time="ts", delay="24 hours")
+    ends = source.aggregate(window=ps.sliding("7 days", every="3 days"), n="count(*)", t="min(ts)")
+    query = source.write_memory("all", ordered=True).also(ends.write_memory("ends"))
+    with TestStream(query, instances=3) as stream:
+        stream.add(rows[:3], splits=2)
+        stream.add(rows[3:], splits=2)
+        stream.expect_reference()
+        assert stream.counts()["late"] == 1
 
 
 @few

@@ -59,7 +59,8 @@ class Payload:
         >>> Payload.unpack(Payload(kind="rows", stage=1, task=0, seen={0: 5}).pack()).seen
         {0: 5}
         """
-        magic, header_bytes, body_bytes = _LENGTHS.unpack_from(data)
+        whole = len(data) >= _LENGTHS.size
+        magic, header_bytes, body_bytes = _LENGTHS.unpack_from(data) if whole else (b"", 0, 0)
         start = _LENGTHS.size + header_bytes
         if magic != _MAGIC or len(data) != start + body_bytes:
             raise TaskError(where="exchange", reason="a payload was damaged on its way")

@@ -205,7 +205,7 @@ def _estimate(codes: pl.Expr) -> pl.Expr:
 
 def _approx_quantile(name: str, call: Call) -> Parts:
     """DDSketch: how many values fell into each logarithmic bin; merging joins the lists."""
-    values = _values(call).cast(pl.Float64).drop_nulls()
+    values = _values(call).cast(pl.Float64).drop_nulls().drop_nans()
     level = (values.abs().log() / math.log(GAMMA)).ceil().clip(-(2**20), 2**20) + 2**21
     bins = pl.when(values == 0).then(0.0).otherwise(values.sign() * level).cast(pl.Int32)
     counted = bins.value_counts(name="n").struct.rename_fields(["bin", "n"])

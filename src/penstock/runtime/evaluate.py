@@ -78,49 +78,58 @@ def _all_at_once(work: Work) -> Outcome:
 
 
 def _one_by_one(work: Work) -> Outcome:
-    query = work.query
-    refusals: list[Refusal] = []
-    done: dict[int, pl.DataFrame] = dict(work.placed() if work.placed else work.inputs)
-
-    def run(
-        step: Callable[[pl.DataFrame], pl.DataFrame],
-        frame: pl.DataFrame,
-        title: str,
-    ) -> pl.DataFrame:
-        good, bad = refuse_failing(step, frame, title, work.limit - len(refusals))
-        refusals.extend(bad)
-        return pl.concat(good or [step(frame.clear())])
-
+    search = _Search(work)
     for number in work.subquery.operators:
-        if number not in done:
-            node = query.nodes[number]
-            frames = [
-                f.collect()
-                for f in _input_frames(work, number, {n: f.lazy() for n, f in done.items()})
-            ]
-            columns = columns_of(query, number, like=frames[0])
-            joined = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
-
-            def step(part: pl.DataFrame, node=node, columns=columns) -> pl.DataFrame:  # type: ignore[no-untyped-def]
-                return transform(node, [part.lazy()], columns).collect(optimizations=CAREFUL)
-
-            done[number] = run(step, joined, node.title)
+        search.run_operator(number)
+    edges = [search.leave(edge) for edge in work.edges]
     sinks = {
-        n: done[n].select(list(query.nodes[n].schema))
+        n: search.done[n].select(list(work.query.nodes[n].schema))
         for n in work.subquery.operators
-        if isinstance(query.nodes[n], Sink)
+        if isinstance(work.query.nodes[n], Sink)
     }
-    edges = []
-    for edge in work.edges:
-        head = query.subqueries[edge.to_subquery].head
+    return Outcome(sinks=sinks, edges=edges, refusals=search.refusals)
+
+
+class _Search:
+    """Runs operators one at a time and sets apart the rows that fail."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.query = work, work.query
+        self.done: dict[int, pl.DataFrame] = dict(work.placed() if work.placed else work.inputs)
+        self.refusals: list[Refusal] = []
+
+    def run_operator(self, number: int) -> None:
+        if number in self.done:
+            return
+        node = self.query.nodes[number]
+        lazy = {n: frame.lazy() for n, frame in self.done.items()}
+        frames = [frame.collect() for frame in _input_frames(self.work, number, lazy)]
+        columns = columns_of(self.query, number, like=frames[0])
+        rows = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
+        self.done[number] = self._careful(
+            lambda part: transform(node, [part], columns), rows, node.title
+        )
+
+    def leave(self, edge: Edge) -> pl.DataFrame:
+        head = self.query.subqueries[edge.to_subquery].head
         assert head is not None
+        rows = self._careful(
+            lambda part: _leaving(self.query, edge, part),
+            self.done[edge.producer],
+            self.query.nodes[head].title,
+        )
+        return _combined(self.query, edge, rows)
 
-        def leave(part: pl.DataFrame, edge=edge) -> pl.DataFrame:  # type: ignore[no-untyped-def]
-            return _leaving(query, edge, part.lazy()).collect(optimizations=CAREFUL)
+    def _careful(
+        self, plan: Callable[[pl.LazyFrame], pl.LazyFrame], rows: pl.DataFrame, title: str
+    ) -> pl.DataFrame:
+        def step(part: pl.DataFrame) -> pl.DataFrame:
+            return plan(part.lazy()).collect(optimizations=CAREFUL)
 
-        left = run(leave, done[edge.producer], query.nodes[head].title)
-        edges.append(_combined(query, edge, left))
-    return Outcome(sinks=sinks, edges=edges, refusals=refusals)
+        limit = self.work.limit - len(self.refusals)
+        good, bad = refuse_failing(step, rows, title, limit)
+        self.refusals += bad
+        return pl.concat(good or [step(rows.clear())])
 
 
 def _input_frames(work: Work, number: int, lazy: Mapping[int, pl.LazyFrame]) -> list[pl.LazyFrame]:

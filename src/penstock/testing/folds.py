@@ -68,7 +68,7 @@ def _sum(call: Call, known: list[Any]) -> Any:
     if known and isinstance(known[0], timedelta):
         return sum(known, timedelta())
     if any(isinstance(value, float) for value in known):
-        return math.fsum(known)
+        return _total(known)
     return timedelta() if call.dtype is not None and call.dtype.is_temporal() else sum(known)
 
 
@@ -78,7 +78,13 @@ def _mean(known: list[Any]) -> Any:
     if isinstance(known[0], timedelta):
         micros = sum(value // timedelta(microseconds=1) for value in known)
         return timedelta(microseconds=int(micros / len(known)))
-    return math.fsum(known) / len(known)
+    return _total(known) / len(known)
+
+
+def _total(known: list[Any]) -> float:
+    """Return the sum, exact up to one rounding; infinities of both signs add up to NaN."""
+    finite = all(math.isfinite(value) for value in known)
+    return math.fsum(known) if finite else float(sum(known))
 
 
 def _extreme(function: str, known: list[Any]) -> Any:
@@ -90,13 +96,15 @@ def _extreme(function: str, known: list[Any]) -> Any:
 def _spread(call: Call, known: list[Any]) -> float | None:
     if len(known) <= call.parameter:
         return None
-    mean = math.fsum(known) / len(known)
-    variance = math.fsum((value - mean) ** 2 for value in known) / (len(known) - call.parameter)
+    mean = _total(known) / len(known)
+    variance = _total([(value - mean) ** 2 for value in known]) / (len(known) - call.parameter)
     return math.sqrt(variance) if call.function == "std" else variance
 
 
 def _quantile(call: Call, known: list[Any]) -> float | None:
-    """Return the value of the nearest rank at or below the quantile."""
+    """Return the value of the nearest rank at or below the quantile; NaN has no rank."""
+    known = [value for value in known if rank(value)[0] == 1]
     if not known:
         return None
-    return float(sorted(known)[math.floor((len(known) - 1) * call.parameter)])
+    rank_from_one = math.floor((len(known) - 1) * call.parameter + 1)
+    return float(sorted(known)[rank_from_one - 1])
