@@ -141,7 +141,7 @@ def test_keys_without_a_text_of_their_own_stopped_the_query(dtype: Any, keys: li
 
 def test_a_quantile_sketch_stopped_the_query_at_nan() -> None:
     out = stream().aggregate(window=FIVE, v="approx_quantile(y, 0.5)", n="count(*)")
-    with TestStream(out.select("v", "n").write_memory()) as run:
+    with TestStream(out.select("v", "n").write_memory(ordered=True)) as run:
         run.add([row(0, y=float("nan")), row(1, y=8.0), row(2, y=None), row(6, y=float("nan"))])
         run.finish()
         run.expect([{"v": run.rows()[0]["v"], "n": 3}, {"v": None, "n": 1}])

@@ -76,3 +76,35 @@ def test_what_can_fail_is_computed_with_care(text: str) -> None:
 def test_what_cannot_fail_is_left_to_the_optimiser(text: str) -> None:
     plain = Node(schema={name: dtype for name, dtype in SCHEMA.items() if name != "price"})
     assert not may_fail(Filter(inputs=(plain,), schema={}, predicate=parse(text), text=text))
+
+
+EXTREMES = pl.DataFrame(
+    {
+        "i": [-(2**63), 2**63 - 1, 0, None],
+        "f": [float("nan"), float("inf"), -0.0, None],
+        "b": [True, False, None, None],
+        "s": ["", "ü", "9" * 99, None],
+        "t": pl.Series([-(2**63), 2**63 - 1, 0, None], dtype=pl.Int64).cast(pl.Datetime("us")),
+        "d": pl.Series([-(2**63), 2**63 - 1, 0, None], dtype=pl.Int64).cast(pl.Duration("us")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["i + i", "i - 1", "i * i", "i * f", "t - t", "d + d", "d > interval '1 minute'", "i > 1.5",
+     "f = 0.0", "s = 'a' and b", "coalesce(i, 0)", "abs(i)", "floor(f)", "greatest(i, 3)",
+     "i between 1 and 2", "case when b then i else 0 end", "i is null or not b", "upper(s)",
+     "s like 'a%'", "length(s)", pl.col("i") / pl.col("i"), pl.col("d") / 2,
+     pl.col("t") + pl.col("d"), "i / i", "i * 1.5", "4.0 / i", "-i", "f / f",
+     pl.col("i").is_in([1, 2]), pl.col("s").cast(pl.Int64, strict=False), -pl.col("i"),
+     pl.col("f").is_nan(), pl.col("t").dt.hour(), pl.col("t").dt.year(), pl.col("t").dt.weekday(),
+     pl.col("d").dt.total_seconds(), pl.col("f").ceil(), pl.col("i").eq_missing(2)],
+    ids=str,
+)  # fmt: skip
+def test_what_is_called_safe_fails_on_no_value(expression: str | pl.Expr) -> None:
+    value = parse(expression).alias("v")
+    base = Node(schema=dict(EXTREMES.schema))
+    node = Map(inputs=(base,), schema={}, columns=(("v", value),), keep=True, texts=("",))
+    if not may_fail(node):
+        assert EXTREMES.select(value).height == EXTREMES.height

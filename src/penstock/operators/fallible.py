@@ -21,6 +21,7 @@ _LOGIC = frozenset({
     "EqValidity", "NotEqValidity",
 })  # fmt: skip
 _ARITHMETIC = frozenset({"Plus", "Minus", "Multiply", "TrueDivide"})
+_SQL_ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div"})
 _SAFE_FUNCTIONS = frozenset({
     "Abs", "Ceil", "Coalesce", "FillNull", "Floor", "MaxHorizontal", "MinHorizontal", "Negate",
     "Boolean.AllHorizontal", "Boolean.AnyHorizontal", "Boolean.IsBetween", "Boolean.IsFinite",
@@ -51,15 +52,16 @@ def may_fail(node: Node) -> bool:
 
 
 def _all_safe(node: Node, expressions: Iterable[pl.Expr]) -> bool:
-    schema = node.inputs[0].schema
-    exact = any(dtype.is_decimal() for dtype in schema.values())  # decimals overflow with an error
+    exact = any(dtype.is_decimal() for dtype in node.inputs[0].schema.values())
     try:
-        return all(_safe(to_tree(expression), exact) for expression in expressions)
+        trees = [to_tree(expression) for expression in expressions]
     except pl.exceptions.PolarsError:  # a Python function has no JSON form
         return False
+    return all(_safe(tree, exact or "'Decimal'" in str(tree)) for tree in trees)
 
 
 def _safe(tree: Any, exact: bool) -> bool:
+    """Return whether a tree is safe; with ``exact`` it may have decimals, which can overflow."""
     if not isinstance(tree, dict) or len(tree) != 1:
         return False
     ((kind, body),) = tree.items()
@@ -75,16 +77,17 @@ def _safe(tree: Any, exact: bool) -> bool:
         known = _LOGIC if exact else _LOGIC | _ARITHMETIC
         return body["op"] in known and _safe(body["left"], exact) and _safe(body["right"], exact)
     if kind == "Function":
-        return _safe_function(body["function"]) and all(_safe(e, exact) for e in body["input"])
+        safe = _safe_function(body["function"], exact)
+        return safe and all(_safe(e, exact) for e in body["input"])
     return False
 
 
-def _safe_function(function: Any) -> bool:
+def _safe_function(function: Any, exact: bool) -> bool:
     if isinstance(function, str):
         return function in _SAFE_FUNCTIONS
     ((group, name),) = function.items()
     if isinstance(name, dict) and len(name) == 1:
         ((name, body),) = name.items()
         if (group, name) == ("Sql", "Binary"):
-            return body in _LOGIC
+            return body in _LOGIC or (body in _SQL_ARITHMETIC and not exact)
     return f"{group}.{name}" in _SAFE_FUNCTIONS

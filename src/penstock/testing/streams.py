@@ -74,12 +74,12 @@ class TestStream:
             buckets: How many buckets keys are hashed to.
         """
         self.sinks = sinks.sinks if isinstance(sinks, Sinks) else sinks
-        self._temporary = tempfile.mkdtemp(prefix="penstock-test-") if folder is None else None
-        self._folder = Path(self._temporary) if self._temporary else Path(str(folder))
-        self._config = Config(fsync=False)
         self._query = compile_query(
             self.sinks, strategy=strategy, instances=instances, buckets=buckets
         )
+        self._temporary = tempfile.mkdtemp(prefix="penstock-test-") if folder is None else None
+        self._folder = Path(self._temporary or str(folder))
+        self._config = Config(fsync=False)
         self._run = CrashingRun(self._query, self._folder, self._config)
         self._before: dict[int, list[pl.DataFrame]] = {}
         self._added: dict[int, list[Mapping[str, Any]]] = {n: [] for n, _ in self._query.sources}
