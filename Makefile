@@ -14,7 +14,8 @@ setup:
 	@scripts/setup.sh
 
 # run: run the demo
-run: setup
+run:
+	@scripts/setup.sh run
 	@.venv/bin/penstock demo
 
 # test: run all tests and doctests

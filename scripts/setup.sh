@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv and sees to Java. Does nothing, and quickly, where both are in place.
 #
+# With the argument "run" it leaves out what only checks and tests need.
+#
 # PYTHON     the interpreter to make .venv from (python3 unless set)
 # JAVA_HOME  the Java to use (the one on PATH unless set)
 set -euo pipefail
@@ -9,6 +11,7 @@ cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." >/dev/null
 PYTHON=${PYTHON:-python3}
 MIN_JAVA=17
 STAMP=.venv/.stamp
+FOR=${1:-dev}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -99,11 +102,13 @@ ensure_venv_module() {
 }
 
 # Line 1: what .venv is made of; a venv breaks when it is moved. Line 2: what went into it.
+# Line 3: what it is for; what is there for "dev" will do for "run".
 fingerprint() {
     local version
     version=$(python_version) || exit 1
     echo "python $version in $PWD"
     cat pyproject.toml constraints.txt | cksum
+    echo "$1"
 }
 
 make_venv() {
@@ -113,18 +118,19 @@ make_venv() {
 }
 
 ensure_packages() {
-    local wanted found=
-    wanted=$(fingerprint) || exit 1
+    local wanted found= what=.
+    wanted=$(fingerprint "$FOR") || exit 1
     if .venv/bin/python -c '' 2>/dev/null && [[ -f $STAMP ]]; then
         found=$(<"$STAMP")
     fi
-    if [[ $found == "$wanted" ]]; then return; fi
+    if [[ $found == "$wanted" || $found == "$(fingerprint dev)" ]]; then return; fi
+    [[ $FOR == run ]] || what=".[$FOR]"
     # A venv without a stamp was cut short: make it again.
     [[ ${found%%$'\n'*} == "${wanted%%$'\n'*}" ]] || make_venv
     rm -f "$STAMP"
-    say "installing packages (a minute or so the first time)"
+    say "installing packages (half a minute or so the first time)"
     .venv/bin/python -m pip install -qq --disable-pip-version-check \
-        -e '.[dev]' -c constraints.txt || die "pip could not install the packages; see above"
+        -e "$what" -c constraints.txt || die "pip could not install the packages; see above"
     printf '%s\n' "$wanted" >"$STAMP"
     say "done"
 }
