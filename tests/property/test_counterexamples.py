@@ -118,6 +118,13 @@ def test_a_variance_was_nan_when_parts_of_it_were_all_null(value: Any) -> None:
     agree(out.write_memory(), [row(0, y=None)], [row(0, y=None)], [row(1), row(2, y=4.0)], [row(9)])
 
 
+@pytest.mark.parametrize("window", [FIVE, ps.sliding("8s", every="2s")])
+def test_polars_took_the_variance_of_one_null_for_zero(window: ps.TimeWindow) -> None:
+    value = pl.col("y").var(ddof=0) + pl.col("x").median()
+    out = stream().aggregate(window=window, v=value, w=pl.col("y").std(ddof=0))
+    agree(out.write_memory(), [row(0, y=None)], [row(6), row(7, y=3.0)], [row(30, y=None)])
+
+
 @pytest.mark.parametrize("dtype", [pl.Float64, pl.Float32])
 @pytest.mark.parametrize("value", ["count(*)", "median(x)"])
 def test_zero_and_minus_zero_were_two_groups(dtype: Any, value: str) -> None:

@@ -259,7 +259,10 @@ class AggregateKernel:
             for name, e in zip(node.aggregation.names, outer, strict=True)
         ]
         if self.parts is None:
-            groups = rows.sort(self.order).group_by(*self.by, WINDOW, maintain_order=True)
+            # A second key, if only a literal: Polars 2.1 takes groups of one sorted key for runs,
+            # and the variance of a run of one null for 0.
+            keys = [*map(pl.col, self.by), pl.lit(0).alias(_SLOT), pl.col(WINDOW)]
+            groups = rows.sort(self.order).group_by(keys, maintain_order=True)
             lazy = groups.agg(values).lazy()
         else:
             finishes = [parts.finish for parts in self.parts]
