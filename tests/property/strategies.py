@@ -14,7 +14,7 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from penstock.compiler import STRATEGIES
-from penstock.operators import aggregate, combine
+from penstock.operators import aggregate, combine, runs
 from penstock.operators import keys as operators_keys
 from penstock.state import cache
 from penstock.testing.streams import TestStream
@@ -25,6 +25,8 @@ INSTANCES = st.integers(1, 7)
 TIGHT: tuple[tuple[Any, str, int], ...] = (
     (combine, "_LONG_RUN", 2),
     (operators_keys, "_FEW", 1),
+    (operators_keys, "_TIMES", 10**9),
+    (runs, "FANOUT", 2),
     (aggregate, "_LARGE", 0),
     (aggregate, "_SLOTS", 8),
     (cache, "_LIMIT", 2),

@@ -48,7 +48,7 @@ def test_pruning_keeps_the_keys_that_are_used(
     frames = [coded.filter(pl.col("row") < kept), coded.filter(pl.col("row") >= 10)]
     small, recoded = table.prune(frames)
     left = [key for i, key in enumerate(rows) if i < kept or i >= 10]
-    assert small.keys.height == len(set(left))
+    assert small.height == len(set(left))
     for before, after in zip(frames, recoded, strict=True):
         assert small.decode(after).equals(table.decode(before))
 

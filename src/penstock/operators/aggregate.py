@@ -3,42 +3,47 @@
 Rows become partials per group and pane, before the shuffle where the functions allow it. A pane is
 sealed when the watermark passes its end; sealed panes are grouped into nodes of 2, 4, 8, … panes,
 and a window is merged from a handful of nodes, however many panes it has. Laws: a row is touched
-once; a window is written once, when the watermark reaches its end; nothing is ever subtracted, so
-results do not drift.
+once, and then O(log n) times where tiers are merged; a window is written once, when the watermark
+reaches its end; nothing is ever subtracted, so results do not drift.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import polars as pl
 
-from penstock.operators.chunks import PANE, Chunk, add_rows, rows_between, rows_of
+from penstock.operators.chunks import PANE
 from penstock.operators.combine import columns_for, group_rows
 from penstock.operators.functions import Parts, parts_of
 from penstock.operators.kernel import UNTIL, Advanced
 from penstock.operators.keys import CODE, KeyTable
+from penstock.operators.levels import WINDOW, Levels, Nodes, rows_in
 from penstock.operators.panes import NOT_STARTED, Panes
+from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.stateless import Refusal, refuse_failing
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate
 
-WINDOW = "__window"
 _SLOT = "__slot"
 _LARGE = 100_000
 """From this many rows on, Polars' streaming engine groups faster than the other."""
 _SLOTS = 1 << 62
-_MEMBERS = {"level": pl.Int64, PANE: pl.Int64, WINDOW: pl.Int64}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaneState:
-    """Open panes as they came, sealed panes by level, and how far windows have closed."""
+    """Open panes, sealed panes by level, and how far windows have closed.
+
+    ``dropped`` is how many rows have left since the keys were pruned.
+    """
 
     keys: KeyTable
-    open: tuple[pl.DataFrame, ...] = ()
-    levels: tuple[tuple[Chunk, ...], ...] = ()
+    open: tuple[Run, ...] = ()
+    levels: Levels = ()
     watermark: int = NOT_STARTED
+    dropped: int = 0
 
 
 class AggregateKernel:
@@ -57,8 +62,10 @@ class AggregateKernel:
         if calls is not None:
             self.columns, over = columns_for(calls)
             self.parts = [parts_of(i, call) for i, call in enumerate(over)]
+        self.merges = [expression for parts in self.parts or () for expression in parts.merge]
         deep = self.parts is not None and self.panes.per_window > 3
-        self.levels = self.panes.per_window.bit_length() - 1 if deep else 0
+        depth = self.panes.per_window.bit_length() - 1 if deep else 0
+        self.nodes = Nodes(panes=self.panes, depth=depth, merge=self.merge)
         self.order = [*ORDER, *_told_apart_by(node)]
 
     def prepare(self, rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -97,16 +104,15 @@ class AggregateKernel:
         assert isinstance(high, int)
         span = high - low + 1
         slot = (pl.col(CODE) * span + (pl.col(node) - low)).alias(_SLOT)
-        merges = [expression for parts in self.parts for expression in parts.merge]
         codes = frame[CODE].max()
         assert isinstance(codes, int)
         if (codes + 1) * span >= _SLOTS:  # times far apart, narrow panes: one integer is too small
-            return frame.group_by(CODE, node).agg(merges).select(frame.columns)
-        grouped = frame.lazy().with_columns(slot).group_by(_SLOT).agg(merges)
+            return frame.group_by(CODE, node).agg(self.merges).select(frame.columns)
+        grouped = frame.lazy().with_columns(slot).group_by(_SLOT).agg(self.merges)
         merged = grouped.with_columns(
             pl.col(_SLOT).floordiv(span).alias(CODE), (pl.col(_SLOT) % span + low).alias(node)
         ).select(frame.columns)
-        return merged.collect(engine="streaming" if frame.height > _LARGE else "in-memory")
+        return merged.collect(engine=_engine_for(frame))
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> PaneState:
         """Return the state at a watermark from the deltas of the past."""
@@ -118,9 +124,15 @@ class AggregateKernel:
             rows += [coded] if coded.height else []
         if not rows:
             return PaneState(keys=keys, watermark=watermark)
-        sealed, waiting = self._split(self.merge(pl.concat(rows)), watermark)
-        levels = self._seal((), sealed, NOT_STARTED, watermark)
-        return PaneState(keys=keys, open=waiting, levels=levels, watermark=watermark)
+        sealed, waiting = self._split([self.merge(pl.concat(rows))], watermark)
+        return PaneState(
+            keys=keys,
+            open=(self._merged(waiting),) if waiting else (),
+            levels=self.nodes.seal(
+                (), pl.concat(sealed) if sealed else None, NOT_STARTED, watermark
+            ),
+            watermark=watermark,
+        )
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the partials of an epoch with the watermark at which nobody needs them."""
@@ -132,104 +144,75 @@ class AggregateKernel:
     ) -> Advanced:
         """Take the partials of an epoch and close the windows that the watermark reached."""
         watermark = max(watermark, state.watermark)
-        keys, waiting = state.keys, list(state.open)
+        keys, fresh = state.keys, []
         for frame in [frame for frame in arrived if frame.height]:
             keys, coded = keys.encode(frame)
-            waiting.append(coded)
-        sealed, kept = self._split_all(waiting, watermark)
-        levels: tuple[tuple[Chunk, ...], ...] = ()
+            fresh.append(coded)
+        sealed, waiting = self._sealed(state.open, fresh, watermark)
+        levels: Levels = ()
         if self.panes.per_window == 1:  # a window is a pane, and a sealed pane is a closed window
             closed = None if sealed is None else sealed.rename({PANE: WINDOW})
+            dropped = 0 if sealed is None else sealed.height
         else:
-            levels = self._seal(state.levels, sealed, state.watermark, watermark)
-            closed = self._closed(levels, state.watermark, watermark)
+            grown = self.nodes.seal(state.levels, sealed, state.watermark, watermark)
+            closed = self.nodes.closed(grown, state.watermark, watermark)
+            levels = self.nodes.drop_closed(grown, watermark)
+            dropped = rows_in(grown) - rows_in(levels)
         results, refusals = (self._empty(), ()) if closed is None else self._finish(keys, closed)
         after = PaneState(
-            keys=keys, open=kept, levels=self._drop_closed(levels, watermark), watermark=watermark
+            keys=keys,
+            open=waiting,
+            levels=levels,
+            watermark=watermark,
+            dropped=state.dropped + dropped,
         )
         return Advanced(state=_prune_keys(after), results=results, refusals=refusals)
 
     def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Return one delta that stands for several at a watermark."""
         rows = pl.concat([d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas])
-        keys = KeyTable.empty({key: self.node.schema[key] for key in self.by})
-        keys, coded = keys.encode(rows)
-        merged = keys.decode(self.merge(coded)) if coded.height else rows
-        return self._with_until(merged.select(rows.columns))
+        if self.parts is None:
+            return self._with_until(rows)
+        merged = rows.lazy().group_by(*self.by, PANE).agg(self.merges).select(rows.columns)
+        return self._with_until(merged.collect(engine=_engine_for(rows)))
 
     def _with_until(self, rows: pl.DataFrame) -> pl.DataFrame:
         panes = self.panes
         end = (pl.col(PANE).floordiv(panes.step) * panes.step + panes.per_window) * panes.width_us
         return rows.with_columns(end.alias(UNTIL))
 
-    def _split_all(
-        self, frames: Sequence[pl.DataFrame], watermark: int
-    ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:
-        """Return the sealed rows, merged, and the frames that wait."""
-        parts = [self._split(frame, watermark) for frame in frames]
-        sealed = [frame for frame, _ in parts if frame is not None and frame.height]
-        waiting = tuple(frame for _, kept in parts for frame in kept)
+    def _sealed(
+        self, runs: Sequence[Run], fresh: Sequence[pl.DataFrame], watermark: int
+    ) -> tuple[pl.DataFrame | None, tuple[Run, ...]]:
+        """Return the rows of sealed panes, merged, and those that wait."""
+        sealed, waiting = take_below(runs, PANE, self.panes.sealed_before(watermark))
+        below, above = self._split(fresh, watermark)
+        if above:
+            new = Run.of(above[0] if len(above) == 1 else pl.concat(above), PANE)
+            waiting = add_run(waiting, new, self._merged)
+        sealed += below
         if not sealed:
             return None, waiting
         return (sealed[0] if len(sealed) == 1 else self.merge(pl.concat(sealed))), waiting
 
     def _split(
-        self, frame: pl.DataFrame, watermark: int
-    ) -> tuple[pl.DataFrame | None, tuple[pl.DataFrame, ...]]:
+        self, frames: Sequence[pl.DataFrame], watermark: int
+    ) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+        """Return the rows of sealed and of open panes; no frame is empty."""
         frontier = self.panes.sealed_before(watermark)
-        low, high = frame[PANE].min(), frame[PANE].max()
-        assert isinstance(low, int)
-        assert isinstance(high, int)
-        if high < frontier:
-            return frame, ()
-        if low >= frontier:
-            return None, (frame,)
-        waiting = frame.filter(pl.col(PANE) >= frontier)
-        return frame.filter(pl.col(PANE) < frontier), (waiting,)
+        below, above = [], []
+        for frame in frames:
+            low, high = frame[PANE].min(), frame[PANE].max()
+            assert isinstance(low, int)
+            assert isinstance(high, int)
+            if low < frontier:
+                below.append(frame if high < frontier else frame.filter(pl.col(PANE) < frontier))
+            if high >= frontier:
+                above.append(frame if low >= frontier else frame.filter(pl.col(PANE) >= frontier))
+        return below, above
 
-    def _seal(
-        self,
-        levels: tuple[tuple[Chunk, ...], ...],
-        sealed: pl.DataFrame | None,
-        before: int,
-        now: int,
-    ) -> tuple[tuple[Chunk, ...], ...]:
-        """Add sealed panes to level 0, and to each level above the nodes that became whole."""
-        grown = list(levels) or [()] * (self.levels + 1)
-        if sealed is not None and sealed.height:
-            grown[0] = add_rows(grown[0], sealed)
-        old, new = self.panes.sealed_before(before), self.panes.sealed_before(now)
-        for level in range(1, self.levels + 1):
-            low, high = old >> level, new >> level
-            if low >= high:
-                break
-            below = rows_between(grown[level - 1], low << 1, high << 1)
-            if below is not None:
-                halved = below.with_columns(pl.col(PANE).floordiv(2))
-                grown[level] = add_rows(grown[level], self.merge(halved))
-        return tuple(grown)
-
-    def _closed(
-        self, levels: tuple[tuple[Chunk, ...], ...], before: int, now: int
-    ) -> pl.DataFrame | None:
-        """Return the merged rows of the windows that close between two watermarks."""
-        filled = [pane for chunk in levels[0] for pane in chunk.nodes]
-        windows = self.panes.closing(filled, before, now)
-        if not windows:
-            return None
-        members = [
-            (level, node, window)
-            for window in windows
-            for level, node in self.panes.nodes_of(window, self.levels)
-        ]
-        table = pl.DataFrame(members, schema=_MEMBERS, orient="row")
-        found = []
-        for level, chunks in enumerate(levels):
-            wanted = table.filter(pl.col("level") == level).drop("level")
-            rows = rows_of(chunks, wanted[PANE].unique().to_list()) if wanted.height else None
-            if rows is not None:
-                found.append(rows.join(wanted, on=PANE).drop(PANE))
-        return self.merge(pl.concat(found), WINDOW)
+    def _merged(self, frames: Sequence[pl.DataFrame]) -> Run:
+        return Run.of(self.merge(pl.concat(frames, rechunk=True)), PANE)
 
     def _finish(
         self, keys: KeyTable, rows: pl.DataFrame
@@ -288,15 +271,9 @@ class AggregateKernel:
             schema |= {SOURCE: pl.Int32(), POSITION: pl.Int64()}
         return pl.DataFrame(schema=schema)
 
-    def _drop_closed(
-        self, levels: tuple[tuple[Chunk, ...], ...], watermark: int
-    ) -> tuple[tuple[Chunk, ...], ...]:
-        """Drop the chunks that no open window needs."""
-        oldest = (self.panes.last_closed(watermark) + 1) * self.panes.step
-        return tuple(
-            tuple(chunk for chunk in chunks if (chunk.nodes[-1] + 1) << level > oldest)
-            for level, chunks in enumerate(levels)
-        )
+
+def _engine_for(frame: pl.DataFrame) -> Literal["streaming", "in-memory"]:
+    return "streaming" if frame.height > _LARGE else "in-memory"
 
 
 def _told_apart_by(node: Aggregate) -> list[str]:
@@ -310,16 +287,19 @@ def _kept_columns(node: Aggregate) -> set[str]:
 
 
 def _prune_keys(state: PaneState) -> PaneState:
-    """Forget the keys that no row has any more, once the table has doubled."""
-    if not state.keys.overgrown:
+    """Forget the keys that no row has any more, once that is worth its cost."""
+    if not state.keys.overgrown(state.dropped):
         return state
     chunks = [chunk for level in state.levels for chunk in level]
-    frames = [*state.open, *[chunk.rows for chunk in chunks]]
-    if not frames:
-        return replace(state, keys=KeyTable(keys=state.keys.keys.clear()))
+    frames = [*[run.rows for run in state.open], *[chunk.rows for chunk in chunks]]
     keys, recoded = state.keys.prune(frames)
-    rest = iter(recoded[len(state.open) :])
-    levels = tuple(
-        tuple(replace(chunk, rows=next(rest)) for chunk in level) for level in state.levels
+    rows = iter(recoded)
+    return replace(
+        state,
+        keys=keys,
+        open=tuple(replace(run, rows=next(rows)) for run in state.open),
+        levels=tuple(
+            tuple(replace(chunk, rows=next(rows)) for chunk in level) for level in state.levels
+        ),
+        dropped=0,
     )
-    return replace(state, keys=keys, open=tuple(recoded[: len(state.open)]), levels=levels)

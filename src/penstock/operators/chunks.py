@@ -5,13 +5,15 @@ Law: reading some nodes costs as much as those nodes have rows, however many row
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
 
 PANE = "__pane"
+_MANY = 16
+"""A frame in more pieces than this is copied into one: to slice it costs a look at each piece."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +39,9 @@ class Chunk:
     def followed_by(self, other: Chunk) -> Chunk:
         """Return one chunk of two; the other's nodes are all higher."""
         height = self.rows.height
+        rows = pl.concat([self.rows, other.rows])
         return Chunk(
-            rows=pl.concat([self.rows, other.rows]),
+            rows=rows.rechunk() if rows.n_chunks() > _MANY else rows,
             nodes=self.nodes + other.nodes,
             offsets=self.offsets + tuple(height + o for o in other.offsets[1:]),
         )
@@ -67,15 +70,30 @@ def rows_between(chunks: Iterable[Chunk], low: int, high: int) -> pl.DataFrame |
     return pl.concat(found) if found else None
 
 
-def rows_of(chunks: Iterable[Chunk], nodes: list[int]) -> pl.DataFrame | None:
+def rows_of(chunks: Iterable[Chunk], nodes: Iterable[int]) -> pl.DataFrame | None:
     """Return the rows of some nodes; runs of neighbouring nodes are read as one slice."""
-    wanted = set(nodes)
+    wanted = sorted(set(nodes))
     found = []
     for chunk in chunks:
-        places = [i for i, node in enumerate(chunk.nodes) if node in wanted]
+        places = _places_of(chunk, wanted)
         start = 0
         for i in range(1, len(places) + 1):
             if i == len(places) or places[i] != places[i - 1] + 1:
                 found.append(chunk.slice(places[start], places[i - 1] + 1))
                 start = i
     return pl.concat(found) if found else None
+
+
+def _places_of(chunk: Chunk, wanted: list[int]) -> list[int]:
+    """Return where sorted nodes are in a chunk, as far as it has them."""
+    some = wanted[bisect_left(wanted, chunk.nodes[0]) : bisect_right(wanted, chunk.nodes[-1])]
+    places = [bisect_left(chunk.nodes, node) for node in some]
+    return [i for i, node in zip(places, some, strict=True) if chunk.nodes[i] == node]
+
+
+def has_rows(chunks: Iterable[Chunk], low: int, high: int) -> bool:
+    """Return whether a node from ``low`` to ``high``, the latter not included, has rows."""
+    return any(
+        (first := bisect_left(chunk.nodes, low)) < len(chunk.nodes) and chunk.nodes[first] < high
+        for chunk in chunks
+    )

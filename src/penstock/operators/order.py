@@ -1,7 +1,7 @@
 """The order buffer: rows wait until the watermark says that no earlier row can come.
 
-Law: rows leave in stream order (event time, source, position, then their columns from left to
-right), within an epoch and across epochs.
+Laws: rows leave in stream order (event time, source, position, then their columns from left to
+right), within an epoch and across epochs; rows that wait cost nothing in the epochs between.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 import polars as pl
 
 from penstock.operators.kernel import UNTIL, Advanced
+from penstock.operators.runs import Run, add_run, take_below
 from penstock.query.nodes import ORDER, TIME, Sink
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Rows at or above the watermark."""
+    """Rows at or above the watermark, by event time."""
 
-    rows: tuple[pl.DataFrame, ...] = ()
+    runs: tuple[Run, ...] = ()
 
 
 class OrderKernel:
@@ -34,7 +35,8 @@ class OrderKernel:
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
         """Return the rows that still wait at a watermark."""
         rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
-        return Waiting(tuple(frame for frame in rows if frame.height))
+        found = [frame for frame in rows if frame.height]
+        return Waiting((_by_time(found),) if found else ())
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the rows of an epoch with the watermark at which they have left."""
@@ -46,15 +48,21 @@ class OrderKernel:
     def advance(self, state: Waiting, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:
         """Take the rows of an epoch and let go, in order, of those below the watermark."""
         fresh = [frame.select(self.columns) for frame in arrived if frame.height]
+        ready, runs = take_below(state.runs, TIME, watermark)
+        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
+        waiting = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
+        if any(frame.height for frame in waiting):
+            runs = add_run(runs, _by_time(waiting), _by_time)
         empty = pl.DataFrame(schema=dict(self.node.schema) | _ORDER_SCHEMA)
-        rows = pl.concat([empty, *state.rows, *fresh])
-        ready = rows.filter(pl.col(TIME) < watermark).sort(self.sort)
-        waiting = rows.filter(pl.col(TIME) >= watermark)
-        return Advanced(state=Waiting((waiting,) if waiting.height else ()), results=ready)
+        return Advanced(state=Waiting(runs), results=pl.concat([empty, *ready]).sort(self.sort))
 
     def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
         """Return one delta with the rows that still wait."""
         return pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
+
+
+def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
+    return Run.of(pl.concat(frames, rechunk=True), TIME)
 
 
 _ORDER_SCHEMA: dict[str, pl.DataType] = dict(
