@@ -3,11 +3,11 @@ PYTHON ?= python3
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench clean
+.PHONY: help setup run test check bench faults faults-short soak clean
 
 # help: print this list
 help:
-	@sed -n 's/^# \([a-z]*\): \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
+	@sed -n 's/^# \([a-z-]*\): \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST))
 
 # setup: make .venv and find Java; installs anew only when pyproject.toml or constraints.txt changed
 setup:
@@ -31,6 +31,18 @@ check: setup
 # bench: run the call-record benchmark
 bench: setup
 	@.venv/bin/penstock bench cdr
+
+# faults: run the whole fault programme and print its table
+faults: setup
+	@.venv/bin/python -m faults
+
+# faults-short: run the short form of the fault programme, under four minutes
+faults-short: setup
+	@.venv/bin/python -m faults --short
+
+# soak: run a query at a steady rate for half an hour and see that nothing grows
+soak: setup
+	@.venv/bin/python -m faults.soak --minutes 30
 
 # clean: remove .venv and all that the other targets leave behind
 clean:

@@ -51,10 +51,7 @@ def last_time(calls: Path) -> datetime:
 
 def read_output(folder: Path, load: Workload, last: datetime) -> Output:
     """Read an engine's files as (key, window_end, calls, mean in microseconds), sorted."""
-    files = sorted(str(path) for path in folder.rglob("*.parquet") if _visible(path, folder))
-    if not files:
-        raise FileNotFoundError(f"no output in folder={str(folder)!r}")
-    rows = pl.scan_parquet(files, hive_partitioning=False).select(
+    rows = pl.scan_parquet(visible_files(folder), hive_partitioning=False).select(
         load.key,
         pl.col("window_end").cast(pl.Datetime("us")),
         pl.col("calls").cast(pl.Int64),
@@ -97,6 +94,14 @@ def difference(got: pl.DataFrame, wanted: pl.DataFrame, key: str) -> str:
         return ""
     sample = wrong.head(3).rows()
     return f"{wrong.height} windows have other values (the last two wanted): {sample!r}"
+
+
+def visible_files(folder: Path) -> list[str]:
+    """Return the Parquet files of an output; those in hidden folders are not part of it."""
+    files = sorted(str(path) for path in folder.rglob("*.parquet") if _visible(path, folder))
+    if not files:
+        raise FileNotFoundError(f"no output in folder={str(folder)!r}")
+    return files
 
 
 def _visible(path: Path, folder: Path) -> bool:

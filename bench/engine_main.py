@@ -10,9 +10,11 @@ import resource
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from bench.engines.base import EngineJob, EngineTimes
 
@@ -25,15 +27,21 @@ MODULES = {
 """Where each engine is; imported only in its own process, so that its memory is its own."""
 
 
-def main(job_file: str, result_file: str) -> None:
+def serve(job_file: str, result_file: str, *, run: Callable[[dict[str, Any]], Any]) -> None:
     """Read the job, run it and write its times; the result appears whole or not at all."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    job = EngineJob.from_json(json.loads(Path(job_file).read_text()))
-    times: EngineTimes = import_module(MODULES[job.engine]).run(job)
+    times = run(json.loads(Path(job_file).read_text()))
     partial = Path(result_file + ".tmp")
     own_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     partial.write_text(json.dumps({**asdict(times), "own_peak_bytes": own_kb * 1024}))
     partial.replace(result_file)
+
+
+def run_job(values: dict[str, Any]) -> EngineTimes:
+    """Run a job on the engine that it names."""
+    job = EngineJob.from_json(values)
+    times: EngineTimes = import_module(MODULES[job.engine]).run(job)
+    return times
 
 
 def _die_with_parent() -> None:
@@ -44,4 +52,4 @@ def _die_with_parent() -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve(*sys.argv[1:], run=run_job)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import psutil
 
@@ -23,6 +24,34 @@ from bench.engines.base import EngineJob, EngineTimes
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_SECONDS = 3600.0
 SAMPLE_SECONDS = 0.1
+
+
+class Job(Protocol):
+    """What a process is asked to do."""
+
+    @property
+    def engine(self) -> str:
+        """The engine."""
+
+    @property
+    def name(self) -> str:
+        """What the job is called in errors."""
+
+    @property
+    def work(self) -> Path:
+        """A folder of the job's own."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the job as plain values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ran:
+    """What a process told at its end, and what was seen of it meanwhile."""
+
+    told: dict[str, Any]
+    peak_rss_mb: float
+    others_cores: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,22 +127,37 @@ def run_engine(job: EngineJob) -> Measured:
     Raises:
         EngineError: the process ended, or ran out of time, without a result.
     """
-    job.work.mkdir(parents=True, exist_ok=True)
-    request, result = job.work / "job.json", job.work / "result.json"
-    request.write_text(json.dumps(job.to_json()))
-    command = [sys.executable, "-m", "bench.engine_main", str(request), str(result)]
-    log = job.work / "log.txt"
-    with started(command, log) as child, TreeSampler(child.pid) as tree:
-        try:
-            _wait(child)
-        finally:
-            _end(child, tree)
-    if child.returncode != 0 or not result.exists():
-        raise EngineError(job.engine, job.workload.name, child.returncode, _tail(log))
-    told = json.loads(result.read_text())
+    ran = run_process(job, "bench.engine_main")
+    told = ran.told
     return Measured(
         job=job,
         times=EngineTimes(seconds=told["seconds"], epoch_ms=tuple(told["epoch_ms"])),
+        peak_rss_mb=ran.peak_rss_mb,
+        others_cores=ran.others_cores,
+    )
+
+
+def run_process(job: Job, module: str, *, limit_seconds: float = LIMIT_SECONDS) -> Ran:
+    """Run a job in a fresh process of a module that writes a result.
+
+    Raises:
+        EngineError: the process ended, or ran out of time, without a result.
+    """
+    job.work.mkdir(parents=True, exist_ok=True)
+    request, result = job.work / "job.json", job.work / "result.json"
+    request.write_text(json.dumps(job.to_json()))
+    command = [sys.executable, "-m", module, str(request), str(result)]
+    log = job.work / "log.txt"
+    with started(command, log) as child, TreeSampler(child.pid) as tree:
+        try:
+            _wait(child, limit_seconds)
+        finally:
+            _end(child, tree)
+    if child.returncode != 0 or not result.exists():
+        raise EngineError(job.engine, job.name, child.returncode, _tail(log))
+    told = json.loads(result.read_text())
+    return Ran(
+        told=told,
         # Samples miss the peak of a job of half a second; the process itself knows its own.
         peak_rss_mb=max(tree.peak_bytes, told["own_peak_bytes"]) / 1e6,
         others_cores=tree.others_cores,
@@ -145,10 +189,10 @@ def started(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[byte
                 child.stdin.close()
 
 
-def _wait(child: subprocess.Popen[bytes]) -> None:
+def _wait(child: subprocess.Popen[bytes], limit_seconds: float) -> None:
     """Wait for the end; a process that runs too long is killed by the caller's cleanup."""
     try:
-        child.wait(timeout=LIMIT_SECONDS)
+        child.wait(timeout=limit_seconds)
     except subprocess.TimeoutExpired:
         return
 

@@ -23,6 +23,11 @@ class EngineJob:
     work: Path
     files_per_epoch: int
 
+    @property
+    def name(self) -> str:
+        """What the job is called in errors."""
+        return self.workload.name
+
     def warmed(self) -> "EngineJob":
         """Return the same job on the small warm-up input, with its own output and state."""
         return EngineJob(

@@ -25,14 +25,20 @@ class Config:
         strategy: How a query is split into subqueries.
         maxRefusedRows: How many rows may be refused in all before the query stops.
         fsync: Whether files are synced to disk before an epoch counts.
+        retainEpochs: How many epochs back the state can be read, at least.
+        retainSeconds: For how many seconds a past epoch's state can be read, at least.
+        sparkFolder: Where Spark keeps its part of the checkpoint; in the checkpoint unless given.
         recentProgress: How many epochs ``recentProgress`` remembers.
     """
 
     buckets: int = 1024
     instances: int = 1
     strategy: str = "operator-set-cloud"
-    maxRefusedRows: int = 10_000  # noqa: N815  # spelled as in spark.penstock.maxRefusedRows
+    maxRefusedRows: int = 10_000
     fsync: bool = True
+    retainEpochs: int = 10
+    retainSeconds: int = 60
+    sparkFolder: str = ""
     recentProgress: int = 100
 
     def __post_init__(self) -> None:
@@ -46,6 +52,8 @@ class Config:
             ("buckets", 1),
             ("instances", 1),
             ("maxRefusedRows", 0),
+            ("retainEpochs", 1),
+            ("retainSeconds", 0),
             ("recentProgress", 1),
         ):
             if getattr(self, name) < low:

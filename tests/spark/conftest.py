@@ -8,13 +8,36 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 
 from penstock.runtime.spark.session import scratch_session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server that speaks S3, on loopback; it is there before Spark, whose workers look for it."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    settings = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "tests",
+        "AWS_SECRET_ACCESS_KEY": "tests",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "PENSTOCK_CACHE_DIR": str(tmp_path_factory.mktemp("cache")),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(name, value)
+        try:
+            yield settings["AWS_ENDPOINT_URL"]
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(s3_server: str) -> Iterator[SparkSession]:
     with scratch_session("penstock tests", cores=2, settings={"spark.driver.memory": "2g"}) as s:
         yield s
 

@@ -13,6 +13,7 @@ from penstock.config import Config
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
+from penstock.sinks.staging import read_staged
 from penstock.testing.runner import Batch, frame_splits, run_stages
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Datetime("us")}
@@ -49,7 +50,7 @@ class TwoSources:
         )
 
     def publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        self.results += [pl.read_parquet(f.path) for f in files]
+        self.results += [read_staged(file) for file in files]
 
     def epoch(self, batch: Batch) -> EpochResult:
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:

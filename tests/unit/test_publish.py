@@ -1,30 +1,24 @@
-"""Publishing: however often it is interrupted and repeated, readers see an epoch once and whole."""
+"""Publishing: readers see an epoch once and whole, however often and by however many it is done."""
 
 from __future__ import annotations
 
-import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
-from penstock.plan.epoch import EpochPlan, StagedFile
-from penstock.sinks import publish
-from penstock.sinks.publish import publish_folder
-from penstock.sinks.staging import stage_frame, staging_folder
-from penstock.state.files import sync_folder
-
-
-class _InterruptionError(Exception):
-    pass
+from penstock.errors import CheckpointError
+from penstock.plan.epoch import SinkPlan, StagedFile
+from penstock.sinks.publish import publish_folder, read_published
+from penstock.sinks.staging import read_staged, stage_frame, staging_folder
+from penstock.state.files import place_of
 
 
 def staged(target: Path, files: int) -> list[StagedFile]:
-    plan = EpochPlan(epoch=4, checkpoint="", fsync=False)
-    folder = staging_folder(str(target))
+    sink = SinkPlan(target=str(target), staging=staging_folder(str(target)))
     return [
-        stage_frame(folder, "output", 2, plan, pl.DataFrame({"n": [2 * i, 2 * i + 1]}))
+        stage_frame(sink, "output", 4, pl.DataFrame({"n": [2 * i, 2 * i + 1]}), fsync=False)
         for i in range(files)
     ]
 
@@ -35,39 +29,56 @@ def seen(target: Path) -> list[int]:
     return sorted(n for file in files for n in pl.read_parquet(file, hive_partitioning=False)["n"])
 
 
-@pytest.mark.parametrize("step", range(12))
-def test_interrupted_at_each_step_and_repeated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
+def test_published_once_however_often(tmp_path: Path) -> None:
     target = tmp_path / "out"
     files = staged(target, 3)
-    left = [step]
-
-    def interrupted(real: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if left[0] == 0:
-                raise _InterruptionError
-            left[0] -= 1
-            return real(*arguments, **options)
-
-        return call
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "rename", interrupted(os.rename))
-        patched.setattr(Path, "mkdir", interrupted(Path.mkdir))
-        patched.setattr(publish, "sync_folder", interrupted(sync_folder))
-        try:
-            publish_folder(target, 4, files)
-            done = True
-        except _InterruptionError:
-            done = False
-        assert seen(target) in ([], [0, 1, 2, 3, 4, 5])
-    assert done == (step >= 8)  # two folders are made, four renames and two syncs happen
-    for _ in range(2):
-        assert publish_folder(target, 4, files) == target / "epoch=4"
+    for _ in range(3):
+        publish_folder(place_of(target), 4, files)
         assert seen(target) == [0, 1, 2, 3, 4, 5]
+    assert list(Path(staging_folder(str(target))).iterdir()) == []
+    (rows,) = read_published(place_of(target)).values()
+    assert sorted(rows["n"]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_published_once_by_several_at_once(tmp_path: Path) -> None:
+    for trial in range(20):
+        target = tmp_path / f"out{trial}"
+        files = staged(target, 5)
+        with ThreadPoolExecutor(4) as pool:
+            publishing = [
+                pool.submit(publish_folder, place_of(target, fsync=False), 4, files)
+                for _ in range(4)
+            ]
+        assert [done.exception(timeout=60) for done in publishing] == [None] * 4
+        assert seen(target) == list(range(10))
+        assert list(Path(staging_folder(str(target))).iterdir()) == []
 
 
 def test_an_epoch_without_rows_leaves_nothing(tmp_path: Path) -> None:
-    assert publish_folder(tmp_path / "out", 0, []) is None
+    publish_folder(place_of(tmp_path / "out"), 0, [])
     assert not (tmp_path / "out").exists()
+
+
+def test_a_staged_file_that_is_lost_is_an_error(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    files = staged(target, 2)
+    Path(files[1].path).unlink()
+    with pytest.raises(FileNotFoundError):
+        publish_folder(place_of(target), 4, files)
+    assert seen(target) == []
+
+
+def test_damage_to_staged_and_published_files_is_noticed(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    files = staged(target, 1)
+    path = Path(files[0].path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="damaged"):
+        read_staged(files[0])
+    path.write_bytes(whole)
+    publish_folder(place_of(target), 4, files)
+    (part,) = target.glob("epoch=4/*")
+    part.write_bytes(whole[:-1] + b"?")
+    with pytest.raises(CheckpointError, match="hash in its name"):
+        read_published(place_of(target))

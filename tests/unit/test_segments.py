@@ -12,6 +12,7 @@ from penstock.errors import CheckpointError
 from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.operators.kernel import UNTIL
 from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.state.files import place_of
 from penstock.state.segments import read_segment, write_segment
 
 BUCKETS = 16
@@ -20,14 +21,15 @@ ALL = BucketSet(((0, BUCKETS),))
 
 
 def written(folder: Path, live: BucketSet = ALL):  # type: ignore[no-untyped-def]
-    return write_segment(folder, 3, ROWS, keys=["k"], buckets=BUCKETS, live=live, fsync=False)
+    place = place_of(folder, fsync=False)
+    return write_segment(place, 3, ROWS, keys=["k"], buckets=BUCKETS, live=live)
 
 
 @pytest.mark.parametrize("instances", [1, 2, 5, 16])
 def test_owners_share_a_segment_without_loss(tmp_path: Path, instances: int) -> None:
     ref = written(tmp_path)
     owners = BucketMap.even(BUCKETS, instances)
-    parts = [read_segment(tmp_path, ref, owners.owned_by(i)) for i in range(instances)]
+    parts = [read_segment(place_of(tmp_path), ref, owners.owned_by(i)) for i in range(instances)]
     assert pl.concat(parts).sort("v").equals(ROWS)
     assert (ref.rows, ref.until, ref.buckets) == (100, 99, ALL)
 
@@ -37,8 +39,8 @@ def test_a_segment_counts_only_for_its_live_buckets(tmp_path: Path) -> None:
     ref = replace(written(tmp_path), live=live.ranges)
     rows = ROWS.with_columns(bucket_of(["k"], BUCKETS, ROWS.schema))
     expected = rows.filter(pl.col(BUCKET).is_in(list(live))).drop(BUCKET)
-    assert read_segment(tmp_path, ref, ALL).sort("v").equals(expected)
-    nothing = read_segment(tmp_path, ref, BucketSet(((12, 14),)))
+    assert read_segment(place_of(tmp_path), ref, ALL).sort("v").equals(expected)
+    nothing = read_segment(place_of(tmp_path), ref, BucketSet(((12, 14),)))
     assert nothing.is_empty()
     assert nothing.schema == ROWS.schema
 
@@ -50,10 +52,10 @@ def test_damage_is_noticed_before_anything_is_parsed(tmp_path: Path) -> None:
     for wrong in (whole[:-1], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:], b""):
         path.write_bytes(wrong)
         with pytest.raises(CheckpointError, match="damaged"):
-            read_segment(tmp_path, ref, ALL)
+            read_segment(place_of(tmp_path), ref, ALL)
     path.unlink()
     with pytest.raises(CheckpointError, match="missing"):
-        read_segment(tmp_path, ref, ALL)
+        read_segment(place_of(tmp_path), ref, ALL)
 
 
 def test_names_are_never_used_twice(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import typer
 import penstock
 from penstock.cli.load import load_query
 from penstock.cli.output import fail, give, say
+from penstock.cli.state import app as state_app
 from penstock.errors import PenstockError, QueryError
 
 app = typer.Typer(
@@ -20,10 +21,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+app.add_typer(state_app, name="state")
+
 File = Annotated[Path, typer.Argument(help="A Python file that defines `query`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Strategy = Annotated[str, typer.Option(help="operator-set-cloud, operator-cloud or query-cloud.")]
 Instances = Annotated[int, typer.Option(min=1, help="Instances of each subquery.")]
+_KEYS = "10000,100000,1000000,10000000"
 
 
 def main() -> None:
@@ -136,21 +140,27 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Argument(help="cdr: call records.")] = "cdr",
-    rows: Annotated[int, typer.Option(min=1000, help="How many rows.")] = 10_000_000,
-    workload: Annotated[str, typer.Option(help="Workloads, comma separated.")] = "W1,W2,W3",
+    suite: Annotated[str, typer.Argument(help="cdr: call records. state: many keys.")] = "cdr",
+    rows: Annotated[int, typer.Option(min=1000, help="cdr: how many rows.")] = 10_000_000,
+    workload: Annotated[str, typer.Option(help="cdr: workloads, comma separated.")] = "W1,W2,W3",
     engine: Annotated[str | None, typer.Option(help="Engines, comma separated.")] = None,
-    rows_per_epoch: Annotated[int, typer.Option(min=100, help="Rows of an epoch.")] = 2_500_000,
-    small: Annotated[bool, typer.Option(help="Also epochs of 1 000 rows.")] = True,
+    rows_per_epoch: Annotated[int, typer.Option(min=100, help="cdr: rows of one.")] = 2_500_000,
+    small: Annotated[bool, typer.Option(help="cdr: also epochs of 1 000 rows.")] = True,
+    keys: Annotated[str, typer.Option(help="state: how many keys, comma separated.")] = _KEYS,
+    epochs: Annotated[int, typer.Option(min=1, help="state: how many are measured.")] = 40,
     as_json: Json = False,
 ) -> None:
     """Measure Penstock beside native Structured Streaming and a Polars batch job."""
-    from penstock.cli.bench import run_bench
+    from penstock.cli.bench import run_calls, run_state
 
-    if suite != "cdr":
-        fail(f"no benchmark {suite!r}", "benchmarks: cdr", as_json=as_json)
+    if suite not in ("cdr", "state"):
+        fail(f"no benchmark {suite!r}", "benchmarks: cdr, state", as_json=as_json)
     try:
-        run_bench(rows, workload.split(","), engine, rows_per_epoch, small=small, as_json=as_json)
+        if suite == "state":
+            run_state(keys, engine, epochs, as_json=as_json)
+        else:
+            loads = workload.split(",")
+            run_calls(rows, loads, engine, rows_per_epoch, small=small, as_json=as_json)
     except (PenstockError, ValueError, ImportError) as error:
         fail(str(error), "benchmarks need a clone of the source tree", as_json=as_json)
 

@@ -6,14 +6,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 import penstock
 from penstock.cli.output import give, say
 
 
-def run_bench(
+def run_calls(
     rows: int,
     workloads: Sequence[str],
     engines: str | None,
@@ -23,9 +25,7 @@ def run_bench(
     as_json: bool,
 ) -> None:
     """Run the call-record benchmark and print its table or JSON."""
-    root = Path(penstock.__file__).resolve().parents[2]
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
+    _find_benchmarks()
     from bench import cdr
 
     figures = cdr.run(
@@ -36,7 +36,29 @@ def run_bench(
         small=small,
         log=say,
     )
-    if as_json:
-        give([asdict(figure) for figure in figures])
-    else:
-        Console().print(cdr.table(figures))
+    _show([asdict(figure) for figure in figures], cdr.table(figures), as_json=as_json)
+
+
+def run_state(keys: str, engines: str | None, epochs: int, *, as_json: bool) -> None:
+    """Run the state benchmark and print its table or JSON."""
+    _find_benchmarks()
+    from bench import state
+
+    figures = state.run(
+        keys=[int(number) for number in keys.split(",")],
+        engines=engines.split(",") if engines else None,
+        epochs=epochs,
+        log=say,
+    )
+    _show([asdict(figure) for figure in figures], state.table(figures), as_json=as_json)
+
+
+def _find_benchmarks() -> None:
+    """Let Python find the ``bench`` folder of the source tree."""
+    root = Path(penstock.__file__).resolve().parents[2]
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+
+
+def _show(figures: list[dict[str, Any]], table: Table, *, as_json: bool) -> None:
+    give(figures) if as_json else Console().print(table)

@@ -107,13 +107,14 @@ class CompiledQuery:
         )
 
     def operator_name(self, node: int) -> str:
-        """Return the stable name of an operator, under which its state is kept.
+        """Return the stable name of an operator; a stateful one keeps its state under it.
 
         The name comes from the operator's place among its kind, so that a new filter or sink after
         it leaves the name as it was.
         """
-        kind = type(self.nodes[node])
-        place = [i for i, n in enumerate(self.nodes) if type(n) is kind].index(node)
+        kind, stateful = type(self.nodes[node]), self.nodes[node].stateful
+        same = [i for i, n in enumerate(self.nodes) if (type(n), n.stateful) == (kind, stateful)]
+        place = same.index(node)
         return f"{kind.__name__.lower()}-{place}"
 
     def combines(self, node: int) -> bool:

@@ -16,7 +16,11 @@ from penstock.plan.buckets import BucketMap, BucketSet
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRef:
-    """A segment file and the buckets for which it still counts."""
+    """A segment file and the buckets for which it still counts.
+
+    If compaction made it, ``merged`` names the segments whose rows it holds, and ``merged_rows`` is
+    how many they had.
+    """
 
     name: str
     rows: int
@@ -24,6 +28,8 @@ class SegmentRef:
     sha256: str
     until: int
     live: tuple[tuple[int, int], ...]
+    merged: tuple[str, ...] = ()
+    merged_rows: int = 0
 
     @property
     def buckets(self) -> BucketSet:
@@ -33,14 +39,26 @@ class SegmentRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A file that a task wrote and that nobody sees until the epoch is committed."""
+    """A file that a task wrote and that nobody sees until the epoch is committed.
+
+    ``kind`` is ``output``, ``late`` or ``dead``; ``target`` is where it goes: a folder, or the name
+    of a sink that is none.
+    """
 
     kind: str
-    operator: int
+    target: str
     path: str
     rows: int
     bytes: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkPlan:
+    """Where the rows of a sink go, and where they wait until then."""
+
+    target: str
+    staging: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +83,7 @@ class EpochPlan:
     idle: frozenset[int] = frozenset()
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     maps: Mapping[int, BucketMap] = field(default_factory=dict)
-    staging: Mapping[int, str] = field(default_factory=dict)
+    sinks: Mapping[int, SinkPlan] = field(default_factory=dict)
     refused_limit: int = 10_000
     final: bool = False
     fsync: bool = True
@@ -124,7 +142,7 @@ class TaskReport:
 
 def segment_ref(raw: Mapping[str, Any]) -> SegmentRef:
     """Return the segment reference of its JSON form."""
-    return SegmentRef(**{**raw, "live": _ranges(raw["live"])})
+    return SegmentRef(**{**raw, "live": _ranges(raw["live"]), "merged": tuple(raw["merged"])})
 
 
 def _ranges(raw: Any) -> tuple[tuple[int, int], ...]:

@@ -7,6 +7,7 @@ is put on it. Until then mistakes travel with the stream as sentences.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -223,7 +224,7 @@ class Stream:
                 parsed[name] = value
         return parsed
 
-    def write_parquet(self, folder: str, *, ordered: bool = False) -> Sinks:
+    def write_parquet(self, folder: str | Path, *, ordered: bool = False) -> Sinks:
         """Write results to a folder; each epoch appears whole, as ``epoch=N/``, exactly once."""
         return self._sink("parquet", str(folder), ordered)
 

@@ -2,7 +2,7 @@
 
 It knows no Spark: how tasks are run comes in as a function, and so does the clock. Law: an epoch
 whose manifest exists is never run again, only published; one whose manifest does not exist has left
-nothing that anybody sees.
+nothing that anybody sees, and is run again with the same plan.
 """
 
 from __future__ import annotations
@@ -12,32 +12,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
-
-import polars as pl
+from typing import Any
 
 from penstock.compiler.fuse import fuse_units
 from penstock.compiler.size import size_subclusters
 from penstock.config import Config
 from penstock.errors import CheckpointError, StoppedError
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.runtime.epoch import epoch_counts, make_manifest, make_plan
-from penstock.runtime.pinned import pin
-from penstock.sinks.publish import publish_folder
-from penstock.sinks.staging import staging_folder
-from penstock.state.files import write_new
-from penstock.state.manifests import Manifest, ManifestLog
+from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.runtime.epoch import epoch_counts, make_manifest, make_plan, may_idle
+from penstock.runtime.outputs import Outputs, Publisher
+from penstock.runtime.pinned import meaning, pin
+from penstock.state.files import place_of
+from penstock.state.manifests import Manifest, ManifestLog, fenced
+from penstock.state.retention import Retention
+from penstock.state.sealed import seal, unseal
+from penstock.state.spark_log import check_log, seal_log
 
 Execute = Callable[[CompiledQuery, EpochPlan], Sequence[TaskReport]]
-
-
-class Publisher(Protocol):
-    """Gives the rows of a committed epoch to a sink that is not a folder."""
-
-    def __call__(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        """Publish one epoch for one sink; may be called again for the same epoch."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,31 +49,55 @@ class Driver:
     def __init__(
         self,
         query: CompiledQuery,
-        checkpoint: Path,
+        checkpoint: str | Path,
         config: Config,
         *,
         publisher: Publisher,
         clock: Callable[[], float] = time.time,
+        time_zone: str = "UTC",
+        spark_log: str | Path | None = None,
     ) -> None:
-        """Open a checkpoint for a query, or begin a new one."""
-        self.root = checkpoint / "penstock"
-        self.root.mkdir(parents=True, exist_ok=True)
-        self.query, self.config = query, config
-        self.publisher, self.clock = publisher, clock
-        pin(self.root, query)
+        """Open a checkpoint for a query, or begin a new one.
+
+        Args:
+            query: The compiled query.
+            checkpoint: The checkpoint's path or URI.
+            config: How the query runs.
+            publisher: Gives rows to sinks that are not folders.
+            clock: Tells the time.
+            time_zone: The time zone that the query's times are in.
+            spark_log: Spark's own checkpoint folder; none if Spark does not drive the query.
+
+        Raises:
+            CheckpointError: The checkpoint belongs to another query, or is damaged.
+        """
+        self.root = place_of(checkpoint, fsync=config.fsync) / "penstock"
+        self.writer = self.root.files.unique()
+        self.query, self.config, self.clock = query, config, clock
+        pin(self.root, meaning(query, time_zone))
         self.log = ManifestLog(self.root)
-        self.log.remove_orphans()
-        self.staging = {
-            number: str(staging_folder(sink.target).resolve())
-            for number, sink in query.sinks
-            if sink.kind == "parquet"
-        }
         self.last = self.log.newest()
+        if self.last is not None:  # who wrote it may have died before its name was sure to last
+            self.log.folder.sync()
+        self.spark_log = None if spark_log is None else place_of(spark_log, fsync=config.fsync)
+        self._check_spark_log()
+        self.outputs = Outputs(self.root, query, publisher, fsync=config.fsync)
+        self.retention = Retention(
+            self.root, epochs=config.retainEpochs, seconds=config.retainSeconds
+        )
+        self.retention.open()
         self.reconfigurations: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._stopping = False
         if self.last is not None:
-            self._publish(self.last)
+            self._publish(self.last, verify=True)
+            self.retention.sweep(self.last, self.outputs.staging)
+
+    def _check_spark_log(self) -> None:
+        if self.last is not None and self.spark_log is not None:
+            wrong = check_log(self.spark_log, self.last.spark_log)
+            if wrong:
+                raise wrong[0]
 
     def rescale(self, subquery: int, instances: int) -> None:
         """Give a subquery another number of instances from the next epoch on."""
@@ -108,46 +124,96 @@ class Driver:
 
         Raises:
             CheckpointError: The epoch does not follow the last one.
+            FencedError: Another driver has committed the epoch.
         """
         with self._lock:
             if self._stopping:
                 raise StoppedError(epoch=epoch)
             since = time.perf_counter()
-            done = self.log.read(epoch)
-            if done is not None:
-                self._publish(done)
+            if self.last is not None and self.last.epoch == epoch:
+                self._publish(self.last)
                 return EpochResult(
-                    manifest=done,
+                    manifest=self.last,
                     counts={},
                     reports=(),
                     replayed=True,
                     seconds=time.perf_counter() - since,
                 )
             self._check_follows(epoch)
-            plan = make_plan(
-                self.query,
-                self.last,
-                epoch=epoch,
-                checkpoint=str(self.root),
-                config=self.config,
-                staging=self.staging,
-                now=self.clock(),
-                final=final,
-            )
-            reports = tuple(execute(self.query, plan))
-            manifest = make_manifest(
-                plan, self.last, reports, limit=self.config.maxRefusedRows, now=self.clock()
-            )
-            self.log.commit(manifest, fsync=self.config.fsync)
+            self._check_alone(epoch)
+            manifest, reports = self._run(epoch, execute, final=final)
+            self.log.commit(manifest)
             self.last = manifest
             self._publish(manifest)
-            self.log.retire(epoch)
+            self.retention.committed(manifest, self.outputs.staging)
             return EpochResult(
                 manifest=manifest,
                 counts=epoch_counts(reports),
                 reports=reports,
                 seconds=time.perf_counter() - since,
             )
+
+    def _publish(self, manifest: Manifest, *, verify: bool = False) -> None:
+        try:
+            self.outputs.publish(manifest, verify=verify)
+        except (CheckpointError, FileNotFoundError):  # another driver may have published, gone on
+            self._check_alone(manifest.epoch + 1)
+            raise
+
+    def _run(
+        self, epoch: int, execute: Execute, *, final: bool
+    ) -> tuple[Manifest, tuple[TaskReport, ...]]:
+        plan = make_plan(
+            self.query,
+            self.last,
+            epoch=epoch,
+            checkpoint=str(self.root),
+            config=self.config,
+            sinks=self.outputs.plans,
+            now=self._planned_at(epoch),
+            final=final,
+        )
+        try:
+            reports = tuple(execute(self.query, plan))
+        except CheckpointError:  # another driver may have removed what this one needs
+            self._check_alone(epoch)
+            raise
+        manifest = make_manifest(
+            plan,
+            self.last,
+            reports,
+            limit=self.config.maxRefusedRows,
+            now=self.clock(),
+            writer=self.writer,
+            spark_log=None if final else self._seal_spark_log(epoch),
+        )
+        return manifest, reports
+
+    def _planned_at(self, epoch: int) -> float:
+        """Return the time of an epoch's plan; a plan that depends on it is redone with the same."""
+        now = self.clock()
+        if not may_idle(self.query):
+            return now
+        place = self.root / "planned" / f"{epoch:012d}.json"
+        try:
+            place.write_new(seal("plan", {"epoch": epoch, "now": now}))
+            return now
+        except FileExistsError:
+            plan = unseal("plan", place)
+        if plan["epoch"] != epoch:
+            reason = f"damaged: it is the plan of epoch {plan['epoch']}"
+            raise CheckpointError(path=str(place), reason=reason)
+        return float(plan["now"])
+
+    def _seal_spark_log(self, epoch: int) -> dict[str, str] | None:
+        if self.spark_log is None:
+            return None
+        return seal_log(self.spark_log, epoch, self.last.spark_log if self.last else {})
+
+    def _check_alone(self, epoch: int) -> None:
+        newest = max(self.log.epochs(), default=-1)
+        if newest >= epoch:
+            raise fenced(self.log.place(newest))
 
     def _check_follows(self, epoch: int) -> None:
         expected = self.last.epoch + 1 if self.last else 0
@@ -168,31 +234,6 @@ class Driver:
                 ),
             )
 
-    def _publish(self, manifest: Manifest) -> None:
-        marker = self.root / "published" / f"{manifest.epoch:012d}"
-        if marker.exists():
-            return
-        for number, sink in self.query.sinks:
-            files = [s for s in manifest.staged if s.kind == "output" and s.operator == number]
-            if sink.kind == "parquet":
-                publish_folder(Path(sink.target), manifest.epoch, files, fsync=self.config.fsync)
-            else:
-                self.publisher(number, manifest.epoch, files)
-        for kind in ("late", "dead"):
-            for operator in {s.operator for s in manifest.staged if s.kind == kind}:
-                files = [s for s in manifest.staged if (s.kind, s.operator) == (kind, operator)]
-                target = self.root / kind / str(operator)
-                publish_folder(target, manifest.epoch, files, fsync=self.config.fsync)
-        write_new(marker, b"", fsync=False)
-        self._forget(manifest.epoch)
-
-    def _forget(self, epoch: int) -> None:
-        """Remove what earlier epochs staged for sinks that are not folders, and their markers."""
-        (self.root / "published" / f"{epoch - 1:012d}").unlink(missing_ok=True)
-        for path in (self.root / "staged").glob("*-output-*.parquet"):
-            if int(path.name.split("-", 1)[0]) < epoch:
-                path.unlink(missing_ok=True)
-
     def stop(self, patience_seconds: float) -> None:
         """Begin no more epochs, and wait a while for the one that is running."""
         self._stopping = True
@@ -201,22 +242,4 @@ class Driver:
 
     def close(self) -> None:
         """Remove the empty staging folders."""
-        for folder in self.staging.values():
-            if Path(folder).is_dir() and not any(Path(folder).iterdir()):
-                Path(folder).rmdir()
-
-
-def read_side_output(root: Path, kind: str) -> dict[int, pl.DataFrame]:
-    """Return the published late rows or dead letters of a checkpoint, by source."""
-    found = {}
-    for folder in sorted((root / kind).glob("*")):
-        files = sorted(folder.glob("epoch=*/*.parquet"), key=lambda p: int(p.parent.name[6:]))
-        frames = [
-            pl.read_parquet(p, hive_partitioning=False).with_columns(
-                pl.lit(int(p.parent.name[6:]), dtype=pl.Int64).alias("epoch")
-            )
-            for p in files
-        ]
-        if frames:
-            found[int(folder.name)] = pl.concat(frames, how="diagonal")
-    return found
+        self.outputs.close()

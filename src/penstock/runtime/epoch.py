@@ -15,7 +15,7 @@ from penstock.exchange.merger import merge_seen
 from penstock.operators.panes import NOT_STARTED
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
+from penstock.plan.epoch import EpochPlan, SegmentRef, SinkPlan, TaskReport
 from penstock.query.nodes import Source
 from penstock.state.manifests import Manifest
 
@@ -29,11 +29,22 @@ def make_plan(
     epoch: int,
     checkpoint: str,
     config: Config,
-    staging: Mapping[int, str],
+    sinks: Mapping[int, SinkPlan],
     now: float,
     final: bool = False,
 ) -> EpochPlan:
-    """Return the plan of an epoch."""
+    """Return the plan of an epoch.
+
+    Args:
+        query: The compiled query.
+        before: The manifest of the epoch before, if there is one.
+        epoch: The epoch.
+        checkpoint: Penstock's folder in the checkpoint.
+        config: How the query runs.
+        sinks: Where the rows of sinks go.
+        now: The time, for telling idle sources.
+        final: Whether the input has ended.
+    """
     last = before or Manifest(epoch=-1)
     idle = _idle(query, last, now)
     return EpochPlan(
@@ -45,15 +56,16 @@ def make_plan(
         idle=idle,
         segments=last.segments,
         final=final,
-        floors=_floors(query, last) if _may_idle(query) else {},
+        floors=_floors(query, last) if may_idle(query) else {},
         maps={s.id: BucketMap.even(query.buckets, s.instances) for s in query.subqueries},
-        staging=staging,
+        sinks=sinks,
         fsync=config.fsync,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
     )
 
 
-def _may_idle(query: CompiledQuery) -> bool:
+def may_idle(query: CompiledQuery) -> bool:
+    """Return whether the plan of an epoch depends on the time."""
     return any(source.idle_us is not None for _, source in query.sources)
 
 
@@ -92,6 +104,8 @@ def make_manifest(
     *,
     limit: int,
     now: float,
+    writer: str = "",
+    spark_log: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Return the manifest that commits an epoch.
 
@@ -100,7 +114,9 @@ def make_manifest(
         before: The manifest before it.
         reports: What every task of the epoch reported.
         limit: How many rows may be refused in all.
-        now: The time, for telling idle sources.
+        now: The time.
+        writer: The run that commits.
+        spark_log: The hashes of Spark's own log for the epoch.
 
     Raises:
         RefusedLimitError: More rows were refused than the query tolerates.
@@ -120,6 +136,10 @@ def make_manifest(
     return Manifest(
         epoch=plan.epoch,
         previous=last.digest if before else "",
+        writer=writer,
+        committed_at=now,
+        spark_log=dict(last.spark_log) if spark_log is None else spark_log,
+        instances={number: owners.instances for number, owners in plan.maps.items()},
         final=plan.final,
         seen=merge_seen([last.seen, *[r.seen for r in reports]]),
         rows_before={n: last.rows_before.get(n, 0) + rows for n, rows in arrived.items()},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,6 +18,7 @@ from penstock.operators.stateless import Refusal
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
 from penstock.state import cache, compaction
+from penstock.state.files import place_of
 from penstock.state.segments import read_segment, write_segment
 
 Ranges = tuple[tuple[int, int], ...]
@@ -41,7 +41,7 @@ class OperatorState:
         self.plan, self.operator, self.keys, self.kernel = plan, operator, keys, kernel
         self.buckets = len(owners.owners)
         self.mine: BucketSet = owners.owned_by(instance)
-        self.folder = Path(plan.checkpoint) / "state" / operator
+        self.folder = place_of(plan.checkpoint, fsync=plan.fsync) / "state" / operator
         self.before = plan.watermarks.get(operator, NOT_STARTED)
         refs = plan.segments.get(operator, ())
         self.refs = [ref for ref in refs if ref.buckets & self.mine]
@@ -82,7 +82,7 @@ class OperatorState:
         if delta.height:
             self._write(delta)
 
-    def _write(self, rows: pl.DataFrame) -> None:
+    def _write(self, rows: pl.DataFrame, merged: Sequence[SegmentRef] = ()) -> None:
         ref = write_segment(
             self.folder,
             self.plan.epoch,
@@ -90,7 +90,7 @@ class OperatorState:
             keys=self.keys,
             buckets=self.buckets,
             live=self.mine,
-            fsync=self.plan.fsync,
+            merged=merged,
         )
         self.added = (*self.added, ref)
         self.refs.append(ref)
@@ -106,11 +106,13 @@ class OperatorState:
         self.refs = [ref for ref in self.refs if ref.name not in names]
 
     def _compact(self) -> None:
-        chosen = compaction.choose(self.refs)
+        new = {ref.name for ref in self.added}
+        # What is merged has to be in the manifest before, so that a damaged result can be repaired.
+        chosen = compaction.choose([ref for ref in self.refs if ref.name not in new])
         if not chosen:
             return
         deltas = [read_segment(self.folder, ref, self.mine) for ref in chosen]
         merged = self.kernel.compact(deltas, self.watermark)
         self._drop(chosen)
         if merged.height:
-            self._write(merged)
+            self._write(merged, chosen)

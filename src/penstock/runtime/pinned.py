@@ -1,37 +1,108 @@
 """What a checkpoint pins: the meaning of the query that it belongs to.
 
-Law: a query that would read the state of another query as its own is refused, naming what changed.
+Pinned is everything up to the last stateful operator of each branch: sources, schemas, buckets,
+time zone, the stateless operators before a stateful one, and the stateful ones. What comes after
+them may change from one run to the next: a new filter on results, a new sink. Law: a query that
+would read the state of another query as its own is refused, naming what changed.
 """
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import CheckpointError
+from penstock.operators.functions import is_constant
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Aggregate
-from penstock.state.files import write_new
+from penstock.query.nodes import Aggregate, Apply, Files, Filter, Map, Sink, Source, Union
+from penstock.state.files import Place, place_of, sha256
+from penstock.state.sealed import seal, unseal
 
-FORMAT = 1
+KIND = "query"
+_NAME = re.compile(r"\d{12}\.json")
+Facts = dict[str, Any]
 
 
-def meaning(query: CompiledQuery) -> dict[str, Any]:
+def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
     """Return the facts about a query that its checkpoint depends on."""
-    facts: dict[str, Any] = {"format": FORMAT, "buckets": query.buckets}
+    facts: Facts = {"buckets": query.buckets, "time zone": time_zone}
     for number, source in query.sources:
+        facts[f"source {number}"] = _reader(source)
         facts[f"source {number} time"] = source.time
         facts[f"source {number} delay_us"] = source.delay_us
+        needed = sorted(query.required[number] | {source.time})
+        facts[f"source {number} columns"] = {name: str(source.schema[name]) for name in needed}
     for number in query.stateful:
         node, name = query.nodes[number], query.operator_name(number)
+        facts[f"{name} input"] = [_text(query, child) for child in query.inputs[number]]
         if isinstance(node, Aggregate):
             facts[f"{name} by"] = {key: str(node.schema[key]) for key in node.by}
+            facts[f"{name} keys"] = list(node.by)  # buckets depend on their order
             facts[f"{name} window"] = str(node.window)
             facts[f"{name} values"] = _values(node)
-        else:
+            facts[f"{name} pane_us"] = node.window.pane_us
+            facts[f"{name} merges"] = _merges(node)
+        elif isinstance(node, Sink):
+            facts[f"{name} target"] = sink_name(node)
             facts[f"{name} columns"] = {key: str(dtype) for key, dtype in node.schema.items()}
     return facts
+
+
+def sink_name(sink: Sink) -> str:
+    """Return the name by which a sink is known from one run to the next.
+
+    >>> sink_name(Sink(schema={}, kind="memory", target="results"))
+    'memory results'
+    """
+    if sink.kind == "parquet":
+        return f"{sink.kind} {place_of(sink.target)}"
+    name = (
+        getattr(sink.target, "__qualname__", "function") if callable(sink.target) else sink.target
+    )
+    return f"{sink.kind} {name}"
+
+
+def _reader(source: Source) -> str:
+    reader = source.reader
+    if isinstance(reader, Files):
+        return f"{reader.format} files in {reader.path}"
+    return type(reader).__name__.lower()
+
+
+def _text(query: CompiledQuery, number: int) -> str:
+    """Return what happens to rows between the stateful operators or sources before, and here."""
+    node = query.nodes[number]
+    if isinstance(node, Source):
+        return f"source {number}"
+    if node.stateful:
+        return query.operator_name(number)
+    before = ", ".join(_text(query, child) for child in query.inputs[number])
+    if isinstance(node, Union):
+        return f"union({before})"
+    return f"{before} > {_step(node)}"
+
+
+def _step(node: Any) -> str:
+    if isinstance(node, Map):
+        columns = ", ".join(f"{name} = {expression}" for name, expression in node.columns)
+        return f"{'map' if node.keep else 'select'} {columns}"
+    if isinstance(node, Filter):
+        return f"filter {node.predicate}"
+    assert isinstance(node, Apply)
+    return f"apply {node.name} [{_code(node.function)}]"
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """Return a fingerprint of a function's source, whatever its layout; its name without source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return "no source"
+    return sha256(ast.dump(tree).encode())[:16]
 
 
 def _values(node: Aggregate) -> list[str]:
@@ -44,31 +115,82 @@ def _values(node: Aggregate) -> list[str]:
     ]
 
 
-def pin(root: Path, query: CompiledQuery) -> None:
+def _merges(node: Aggregate) -> list[str] | None:
+    """Return how partials are merged, so that state can be read without the query."""
+    calls = node.aggregation.calls
+    if calls is None:
+        return None
+    return ["constant" if is_constant(call) else call.function for call in calls]
+
+
+def pin(root: Place, facts: Facts) -> None:
     """Pin the meaning of a query in a new checkpoint, or check it against the pinned one.
 
     Raises:
         CheckpointError: The checkpoint belongs to a query with another meaning.
     """
-    path, now = root / "query.json", json.loads(json.dumps(meaning(query)))
-    try:
-        write_new(path, json.dumps(now, indent=1).encode())
-        return
-    except FileExistsError:
-        pass
-    try:
-        pinned = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CheckpointError(path=str(path), reason=f"not readable: {error}") from error
-    changed = [
-        f"{name} was {pinned.get(name)!r} and is now {now.get(name)!r}"
-        for name in sorted({*pinned, *now})
-        if pinned.get(name) != now.get(name)
-    ]
-    if changed:
+    folder = root / "pinned"
+    while True:
+        pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
+        if pins:
+            pinned = unseal(KIND, folder / pins[-1])
+            _check(root, pinned, facts)
+            facts = _joined(pinned, facts)
+            if facts == pinned:
+                folder.sync()  # who wrote it may have died before its name was sure to last
+                return
+        following = int(pins[-1][:12]) + 1 if pins else 0
+        try:
+            (folder / f"{following:012d}.json").write_new(seal(KIND, facts))
+            return
+        except FileExistsError:  # another driver has begun; see whether it runs the same query
+            continue
+
+
+def pinned_facts(root: Place) -> Facts:
+    """Return what a checkpoint has pinned.
+
+    Raises:
+        CheckpointError: Nothing is pinned there, or the newest pin is damaged.
+    """
+    folder = root / "pinned"
+    pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
+    if not pins:
+        raise CheckpointError(path=str(root), reason="no query has run on it")
+    return unseal(KIND, folder / pins[-1])
+
+
+def _check(root: Place, pinned: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    added = [name for name in now if name not in pinned and not _is_new_sink(name, pinned)]
+    changed = [name for name in pinned if not _fits(name, pinned[name], now.get(name))]
+    if changed or added:
+        differences = [
+            f"{name} was {pinned.get(name)!r} and is now {now.get(name)!r}"
+            for name in sorted({*changed, *added})
+        ]
         raise CheckpointError(
             path=str(root),
             reason="it belongs to another query: "
-            + "; ".join(changed)
+            + "; ".join(differences)
             + "; use a new checkpoint folder",
         )
+
+
+def _fits(fact: str, pinned: Any, now: Any) -> bool:
+    if fact.startswith("source ") and fact.endswith(" columns"):
+        # A branch without state may come or go, and with it columns that no other needs.
+        return now is not None and all(pinned[name] == now[name] for name in pinned.keys() & now)
+    return bool(pinned == now)
+
+
+def _joined(pinned: Facts, now: Facts) -> Facts:
+    """Return everything that is known of a query from now on."""
+    return {
+        name: pinned[name] | fact if name.endswith(" columns") and name in pinned else fact
+        for name, fact in now.items()
+    }
+
+
+def _is_new_sink(fact: str, pinned: Mapping[str, Any]) -> bool:
+    operator = fact.partition(" ")[0]
+    return operator.startswith("sink-") and f"{operator} columns" not in pinned

@@ -5,6 +5,7 @@ Law: rows read = rows admitted + rows late + rows refused, per source.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,11 +15,12 @@ from penstock.exchange.payload import to_frame
 from penstock.operators.panes import NOT_STARTED
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, SourceCount
-from penstock.query.nodes import POSITION, SOURCE, TIME, Frame, Source
+from penstock.query.nodes import POSITION, SOURCE, TIME, Frame, Rows, Source
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.sources.admission import Admitted, Carry, admit
 from penstock.sources.files import local_path, read_one, read_together
 from penstock.sources.splits import Split, file_format
+from penstock.state.files import place_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ class _SourceScan:
         if isinstance(self.source.reader, Frame) or not splits:
             return None
         paths = [local_path(s.path) for s in splits if s.path is not None and s.offset is None]
-        if len(paths) != len(splits):
+        if len(paths) != len(splits) or isinstance(self.source.reader, Rows):
             return None
         return read_together(file_format(self.source), paths, self.schema)
 
@@ -120,6 +122,9 @@ class _SourceScan:
             rows = to_frame(split.body) if split.frame is None else split.frame
             return rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
         path = local_path(split.path)
+        if isinstance(self.source.reader, Rows):  # ours: its name carries its hash
+            rows = pl.read_ipc(io.BytesIO(place_of(path).read_named()))
+            return rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
         part = None if split.offset is None else (split.offset, split.rows or 0)
         found = read_one(file_format(self.source), path, self.schema, self.letters.limit, part)
         for rejected in found.rejected:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import polars as pl
 
@@ -20,7 +19,14 @@ from penstock.operators.aggregate import AggregateKernel
 from penstock.operators.kernel import Kernel
 from penstock.operators.order import OrderKernel
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery, Unit
-from penstock.plan.epoch import EpochPlan, SegmentRef, SourceCount, StagedFile, TaskReport
+from penstock.plan.epoch import (
+    EpochPlan,
+    SegmentRef,
+    SinkPlan,
+    SourceCount,
+    StagedFile,
+    TaskReport,
+)
 from penstock.query.nodes import Aggregate, Sink
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
@@ -213,9 +219,11 @@ class _UnitRun:
         if not frame.height:
             return
         since = time.perf_counter()
-        folder = self.plan.staging.get(operator) if kind == "output" else None
-        root = Path(folder) if folder else Path(self.plan.checkpoint) / "staged"
-        self.staged.append(stage_frame(root, kind, operator, self.plan, frame))
+        root = self.plan.checkpoint
+        side = SinkPlan(target=f"{root}/{kind}/{operator}", staging=f"{root}/staged")
+        sink = self.plan.sinks[operator] if kind == "output" else side
+        staged = stage_frame(sink, kind, self.plan.epoch, frame, fsync=self.plan.fsync)
+        self.staged.append(staged)
         self._timed("stage", since)
 
     def _stage_letters(self) -> None:

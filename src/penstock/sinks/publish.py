@@ -1,46 +1,82 @@
 """Publish the outputs of a committed epoch.
 
 Law: a reader of a sink's folder sees all of an epoch's rows or none, and sees them once, however
-often publishing is interrupted and repeated.
+often publishing is interrupted and repeated, and by however many drivers.
 """
 
 from __future__ import annotations
 
-import os
+import io
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
+
+import polars as pl
 
 from penstock.plan.epoch import StagedFile
-from penstock.state.files import sync_folder
+from penstock.sinks.staging import parquet_bytes, read_staged
+from penstock.state.files import Place, named_by_hash
 
 
-def publish_folder(
-    target: Path,
-    epoch: int,
-    files: Sequence[StagedFile],
-    *,
-    fsync: bool = True,
-) -> Path | None:
-    """Move an epoch's staged files into ``target/epoch=N`` with one rename of the folder.
+def epoch_folder(target: Place, epoch: int) -> Place:
+    """Return the folder in which readers find an epoch's rows."""
+    return target / f"epoch={epoch}"
 
-    Returns:
-        The folder that readers now see, or None if the epoch has no rows for this sink.
+
+def epoch_of(folder: str) -> int:
+    """Return the epoch of such a folder's name.
+
+    >>> epoch_of("epoch=12")
+    12
+    """
+    return int(folder.removeprefix("epoch="))
+
+
+def publish_folder(target: Place, epoch: int, files: Sequence[StagedFile]) -> None:
+    """Make an epoch's staged files visible in ``target/epoch=N``, in one step.
+
+    Where folders cannot be moved, the rows become one file, which appears in one step too.
+
+    Raises:
+        CheckpointError: A staged file is damaged.
+        FileNotFoundError: A staged file is missing, and the epoch is not published.
     """
     if not files:
-        return None
-    final = target / f"epoch={epoch}"
-    if final.is_dir():
-        return final
-    gathered = Path(files[0].path).parent / f"epoch={epoch}"
-    gathered.mkdir(parents=True, exist_ok=True)
-    for number, staged in enumerate(sorted(files, key=lambda f: f.path)):
-        place = gathered / f"part-{number:05d}.parquet"
-        if not place.exists():
-            os.rename(staged.path, place)
-    target.mkdir(parents=True, exist_ok=True)
-    if fsync:
-        sync_folder(gathered)
-    os.rename(gathered, final)
-    if fsync:
-        sync_folder(target)
-    return final
+        return
+    folder = epoch_folder(target, epoch)
+    ordered = sorted(files, key=lambda file: file.path)
+    if target.files.moves_folders:
+        names = [
+            named_by_hash(f"part-{i:05d}", f.sha256, ".parquet") for i, f in enumerate(ordered)
+        ]
+        staged = [file.path for file in ordered]
+        target.files.publish(str(folder), dict(zip(names, staged, strict=True)))
+    else:
+        _publish_one(folder / "part-00000.parquet", ordered)
+
+
+def _publish_one(place: Place, files: Sequence[StagedFile]) -> None:
+    if not place.exists():
+        rows = pl.concat([read_staged(file) for file in files])
+        with suppress(FileExistsError):  # another driver has published the same rows
+            place.write_new(parquet_bytes(rows))
+    for file in files:
+        Place(place.files, file.path).delete()
+
+
+def read_published(target: Place) -> dict[int, pl.DataFrame]:
+    """Return the published rows by epoch, each file verified.
+
+    Raises:
+        CheckpointError: A file is damaged.
+    """
+    folders = [e.name for e in target.list() if e.folder and e.name.startswith("epoch=")]
+    found = {}
+    for name in sorted(folders, key=epoch_of):
+        frames = [_read(target / name / file.name) for file in (target / name).list()]
+        if frames:
+            found[epoch_of(name)] = pl.concat(frames)
+    return found
+
+
+def _read(place: Place) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(place.read_named()))

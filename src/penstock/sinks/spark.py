@@ -11,6 +11,7 @@ from rich.console import Console
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import StagedFile
 from penstock.query.nodes import Sink
+from penstock.sinks.staging import read_staged
 from penstock.sinks.tables import Tables
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class SparkPublisher:
             self._call(node, epoch, files)
 
     def _print(self, node: Sink, epoch: int, files: Sequence[StagedFile]) -> None:
-        frames = [pl.read_parquet(file.path) for file in files]
+        frames = [read_staged(file) for file in files]
         rows = pl.concat([pl.DataFrame(schema=dict(node.schema)), *frames])
         self.console.print(f"epoch {epoch}: {rows.height} row{'s' if rows.height != 1 else ''}")
         if rows.height:
@@ -48,9 +49,13 @@ class SparkPublisher:
                 self.console.print(str(rows.head(node.target)), markup=False, highlight=False)
 
     def _call(self, node: Sink, epoch: int, files: Sequence[StagedFile]) -> None:
-        if files:
-            frame = self.spark.read.parquet(*[file.path for file in files])
+        local = [file.path for file in files if "://" not in file.path]
+        if files and len(local) == len(files):
+            for file in files:
+                read_staged(file)  # verified before Spark parses it
+            frame = self.spark.read.parquet(*local)
         else:
             empty = pl.DataFrame(schema=dict(node.schema))
-            frame = self.spark.createDataFrame(empty.to_arrow())
+            rows = pl.concat([empty, *[read_staged(file) for file in files]])
+            frame = self.spark.createDataFrame(rows.to_arrow())
         node.target(frame, epoch)

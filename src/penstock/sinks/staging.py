@@ -7,43 +7,53 @@ committed epoch makes it visible.
 from __future__ import annotations
 
 import io
-import uuid
-from pathlib import Path
 
 import polars as pl
 
-from penstock.plan.epoch import EpochPlan, StagedFile
-from penstock.state.files import write_new
+from penstock.plan.epoch import SinkPlan, StagedFile
+from penstock.state.files import place_of
 
 
-def staging_folder(target: str) -> Path:
+def staging_folder(target: str) -> str:
     """Return the folder beside a sink's folder where its files wait.
 
-    >>> staging_folder("out/heavy").as_posix()
-    'out/.heavy.staging'
+    >>> staging_folder("/out/heavy")
+    '/out/.heavy.staging'
     """
-    path = Path(target)
-    return path.parent / f".{path.name}.staging"
+    parent, _, name = target.rstrip("/").rpartition("/")
+    return f"{parent}/.{name}.staging"
 
 
 def stage_frame(
-    folder: Path,
-    kind: str,
-    operator: int,
-    plan: EpochPlan,
-    frame: pl.DataFrame,
+    sink: SinkPlan, kind: str, epoch: int, frame: pl.DataFrame, *, fsync: bool = True
 ) -> StagedFile:
     """Write a frame as a staged Parquet file."""
-    buffer = io.BytesIO()
-    frame.write_parquet(buffer, compression="lz4")
-    data = buffer.getvalue()
-    path = folder / f"{plan.epoch:012d}-{kind}-{operator}-{uuid.uuid4().hex}.parquet"
-    digest = write_new(path, data, fsync=plan.fsync)
+    data = parquet_bytes(frame)
+    folder = place_of(sink.staging, fsync=fsync)
+    place = folder / f"{epoch:012d}-{kind}-{folder.files.unique()}.parquet"
+    digest = place.write_new(data)
     return StagedFile(
         kind=kind,
-        operator=operator,
-        path=str(path),
+        target=sink.target,
+        path=str(place),
         rows=frame.height,
         bytes=len(data),
         sha256=digest,
     )
+
+
+def read_staged(staged: StagedFile) -> pl.DataFrame:
+    """Return the rows of a staged file, verified.
+
+    Raises:
+        CheckpointError: The file is missing or damaged.
+    """
+    data = place_of(staged.path).read_checked(size=staged.bytes, digest=staged.sha256)
+    return pl.read_parquet(io.BytesIO(data))
+
+
+def parquet_bytes(frame: pl.DataFrame) -> bytes:
+    """Return a frame as the bytes of a Parquet file."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="lz4")
+    return buffer.getvalue()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from penstock.plan.epoch import StagedFile
+from penstock.sinks.staging import read_staged
 
 
 class Tables:
@@ -21,7 +22,7 @@ class Tables:
 
     def put(self, name: str, epoch: int, files: Sequence[StagedFile]) -> None:
         """Take the rows of an epoch."""
-        frames = [pl.read_parquet(file.path) for file in files]
+        frames = [read_staged(file) for file in files]
         if frames:
             with self._lock:
                 self._epochs[name][epoch] = pl.concat(frames)

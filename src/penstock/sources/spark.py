@@ -8,9 +8,10 @@ whole.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -26,6 +27,7 @@ from penstock.query.nodes import Files, Frame, Rows, Source
 from penstock.sources.admission import event_time
 from penstock.sources.formats import EXTENSIONS
 from penstock.sources.splits import Split
+from penstock.state.files import Place, named_by_hash, sha256
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -60,7 +62,7 @@ def _plain(dtype: pl.DataType) -> pl.DataType:
     return pl.Datetime("us") if isinstance(dtype, pl.Datetime) else dtype
 
 
-def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: Path) -> DataFrame:
+def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: str) -> DataFrame:
     """Return the streaming DataFrame of all sources of a query.
 
     It is a DataFrame of splits; for a scattered query it is the user's rows as they are.
@@ -74,14 +76,14 @@ def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: Pat
 
 
 def _splits_of(
-    spark: SparkSession, query: CompiledQuery, number: int, source: Source, rows_folder: Path
+    spark: SparkSession, query: CompiledQuery, number: int, source: Source, rows_folder: str
 ) -> DataFrame:
     reader = source.reader
     if isinstance(reader, Frame):
         pack = _packer(number, source, needed_schema(query, number, source))
         return _needed_columns(query, number, source).mapInArrow(pack, SPLIT_SCHEMA)
     if isinstance(reader, Rows):
-        return _file_splits(spark, number, str(rows_folder / str(number)), "arrow", None)
+        return _file_splits(spark, number, f"{rows_folder}/{number}", "arrow", None)
     assert isinstance(reader, Files)
     return _file_splits(spark, number, reader.path, reader.format, reader.max_files_per_epoch)
 
@@ -98,15 +100,25 @@ def _needed_columns(query: CompiledQuery, number: int, source: Source) -> DataFr
     return source.reader.frame.select(*[f"`{c}`" for c in needed_schema(query, number, source)])
 
 
-def write_rows(query: CompiledQuery, rows_folder: Path) -> None:
+def write_rows(query: CompiledQuery, rows_folder: Place) -> None:
     """Write the rows of the program to files, once, so that a restart reads the same."""
     for number, source in query.sources:
-        target = rows_folder / str(number) / "rows.arrow"
-        if isinstance(source.reader, Rows) and not target.exists():
-            target.parent.mkdir(parents=True, exist_ok=True)
-            hidden = target.with_name(".rows.arrow.tmp")
-            source.reader.rows.write_ipc(hidden, compression="uncompressed")
-            hidden.rename(target)
+        folder = rows_folder / str(number)
+        if isinstance(source.reader, Rows) and not _has_rows(folder):
+            buffer = io.BytesIO()
+            source.reader.rows.write_ipc(buffer, compression="uncompressed")
+            data = buffer.getvalue()
+            with suppress(FileExistsError):  # another driver wrote the same
+                (folder / named_by_hash("rows", sha256(data), ".arrow")).write_new(data)
+
+
+def _has_rows(folder: Place) -> bool:
+    return any(entry.name.startswith("rows-") for entry in folder.list())
+
+
+def spark_uri(place: Place) -> str:
+    """Return a place as Spark names it."""
+    return str(place).replace("s3://", "s3a://", 1)
 
 
 def _file_splits(

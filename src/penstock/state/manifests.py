@@ -1,59 +1,76 @@
 """Manifests: the one commit point of an epoch.
 
-A manifest is a small JSON file with everything that an epoch leaves behind; it exists or it does
-not. Laws: a manifest is created only if absent, so of two drivers one is fenced; each names the
-hash of the one before, so a history that was tampered with is noticed.
+A manifest is a small sealed file with everything that an epoch leaves behind, a whole snapshot; it
+exists or it does not. Laws: a manifest is created only if absent, so of two drivers one is fenced;
+each names the hash of the one before, so a history that was tampered with is noticed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from penstock.errors import CheckpointError, FencedError
 from penstock.plan.epoch import SegmentRef, StagedFile, segment_ref
-from penstock.state.files import write_new
+from penstock.state.files import Place, sha256
+from penstock.state.sealed import seal, unseal
 
-FORMAT = 1
-KEPT = 10
-"""How many manifests stay behind the newest one."""
+KIND = "manifest"
+_NAME = re.compile(r"(\d{12})\.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an epoch left behind."""
+    """What an epoch left behind.
+
+    Attributes:
+        epoch: The epoch.
+        previous: The hash of the manifest before it.
+        writer: The run that wrote it; no two runs have the same.
+        committed_at: When it was written, in seconds since 1970.
+        seen: The highest event time of each source.
+        rows_before: How many rows of each source have arrived in all.
+        watermarks: The watermark of each stateful operator.
+        segments: The live segments of each stateful operator.
+        instances: How many instances each subquery had.
+        totals: What became of all rows so far.
+        staged: The files that the epoch publishes.
+        heard_at: When each source last had rows.
+        spark_log: The hashes of the files of Spark's own log that the epoch depends on.
+        final: Whether the query has ended.
+        repaired: What a repair changed, if one did.
+    """
 
     epoch: int
     previous: str = ""
+    writer: str = ""
+    committed_at: float = 0.0
     seen: Mapping[int, int] = field(default_factory=dict)
     rows_before: Mapping[int, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
+    instances: Mapping[int, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     staged: tuple[StagedFile, ...] = ()
     heard_at: Mapping[int, float] = field(default_factory=dict)
+    spark_log: Mapping[str, str] = field(default_factory=dict)
     final: bool = False
+    repaired: str = ""
 
     def to_bytes(self) -> bytes:
         """Return the manifest as the bytes of its file."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True).encode()
+        return seal(KIND, asdict(self))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Manifest:
-        """Return the manifest of a file's bytes."""
-        raw: dict[str, Any] = json.loads(data)
-        if raw.pop("format") != FORMAT:
-            raise ValueError("another format")
+    def of_value(cls, raw: Mapping[str, Any]) -> Manifest:
+        """Return the manifest of what its file holds."""
+        numbered = ("seen", "rows_before", "heard_at", "instances")
         return cls(
-            **raw
+            **dict(raw)
+            | {name: {int(key): value for key, value in raw[name].items()} for name in numbered}
             | {
-                "seen": _by_number(raw["seen"]),
-                "rows_before": _by_number(raw["rows_before"]),
-                "heard_at": _by_number(raw["heard_at"]),
                 "segments": {
                     op: tuple(segment_ref(r) for r in refs) for op, refs in raw["segments"].items()
                 },
@@ -64,94 +81,97 @@ class Manifest:
     @property
     def digest(self) -> str:
         """The hash by which the next manifest names this one."""
-        return hashlib.sha256(self.to_bytes()).hexdigest()
+        return sha256(self.to_bytes())
 
     def segment_names(self) -> set[tuple[str, str]]:
         """Return the (operator, file) pairs of the live segments."""
         return {(op, ref.name) for op, refs in self.segments.items() for ref in refs}
 
 
-def _by_number(raw: Mapping[str, Any]) -> dict[int, Any]:
-    return {int(key): value for key, value in raw.items()}
-
-
 class ManifestLog:
-    """The manifests of a checkpoint folder."""
+    """The manifests of a checkpoint."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         """Use the manifests under a checkpoint's own folder."""
         self.folder = root / "manifests"
-        self.state = root / "state"
 
-    def path(self, epoch: int) -> Path:
+    def place(self, epoch: int) -> Place:
         """Return the file of an epoch's manifest."""
         return self.folder / f"{epoch:012d}.json"
 
     def epochs(self) -> list[int]:
         """Return the epochs whose manifests are kept, oldest first."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(int(p.stem) for p in self.folder.glob("[0-9]*.json"))
+        names = [_NAME.fullmatch(entry.name) for entry in self.folder.list()]
+        return sorted(int(name[1]) for name in names if name is not None)
 
     def read(self, epoch: int) -> Manifest | None:
-        """Return an epoch's manifest, or None if the epoch was never committed."""
-        path = self.path(epoch)
+        """Return an epoch's manifest, or None if there is none.
+
+        Raises:
+            CheckpointError: It is damaged, or stands where another belongs.
+        """
+        place = self.place(epoch)
         try:
-            return Manifest.from_bytes(path.read_bytes())
+            manifest = Manifest.of_value(unseal(KIND, place))
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(path=str(path), reason=f"not a manifest: {error}") from error
+        if manifest.epoch != epoch:
+            reason = f"damaged: it is the manifest of epoch {manifest.epoch}"
+            raise CheckpointError(path=str(place), reason=reason)
+        return manifest
 
     def newest(self) -> Manifest | None:
-        """Return the newest manifest, checked against the hash chain."""
+        """Return the newest manifest, checked against the one before it."""
         epochs = self.epochs()
         if not epochs:
             return None
         newest = self.read(epochs[-1])
-        before = self.read(epochs[-2]) if len(epochs) > 1 else None
-        assert newest is not None
-        if before is not None and newest.previous != before.digest:
+        if newest is None:
             raise CheckpointError(
-                path=str(self.path(newest.epoch)),
-                reason="the manifest does not follow the one before it",
+                path=str(self.place(epochs[-1])), reason="the newest manifest has just vanished"
             )
+        before = self.read(epochs[-1] - 1)
+        if before is not None:
+            self.check_follows(newest, before)
         return newest
 
-    def commit(self, manifest: Manifest, *, fsync: bool = True) -> None:
+    def check_follows(self, manifest: Manifest, before: Manifest) -> None:
+        """Check that a manifest was written after another and for no other.
+
+        Raises:
+            CheckpointError: It was not.
+        """
+        if manifest.previous != before.digest:
+            raise CheckpointError(
+                path=str(self.place(manifest.epoch)),
+                reason=f"damaged: it does not follow the manifest of epoch {before.epoch}",
+            )
+
+    def commit(self, manifest: Manifest) -> None:
         """Make an epoch happen.
 
         Raises:
             FencedError: Another driver has committed this epoch.
         """
-        path = self.path(manifest.epoch)
+        place = self.place(manifest.epoch)
         try:
-            write_new(path, manifest.to_bytes(), fsync=fsync)
+            place.write_new(manifest.to_bytes())
         except FileExistsError as error:
-            raise FencedError(
-                path=str(path),
-                reason=("another driver has committed this epoch; this query has changed nothing"),
-            ) from error
+            raise fenced(place) from error
+        newest = max(self.epochs())
+        if newest > manifest.epoch:
+            following = self.read(manifest.epoch + 1)
+            if following is None or following.previous != manifest.digest:
+                place.delete()  # others went on for so long that this epoch is forgotten
+            raise fenced(self.place(newest))
 
-    def retire(self, newest: int) -> None:
-        """Remove manifests beyond those kept, and the segments that only they name."""
-        old = [epoch for epoch in self.epochs() if epoch < newest - KEPT]
-        for epoch in old:
-            manifest, after = self.read(epoch), self.read(epoch + 1)
-            if manifest is not None and after is not None:
-                for operator, name in manifest.segment_names() - after.segment_names():
-                    (self.state / operator / name).unlink(missing_ok=True)
-            self.path(epoch).unlink(missing_ok=True)
 
-    def remove_orphans(self) -> int:
-        """Remove segments that no kept manifest names; only safe before a run's first epoch."""
-        named = {
-            pair
-            for epoch in self.epochs()
-            if (m := self.read(epoch)) is not None
-            for pair in m.segment_names()
-        }
-        orphans = [p for p in self.state.glob("*/*") if (p.parent.name, p.name) not in named]
-        for path in orphans:
-            path.unlink(missing_ok=True)
-        return len(orphans)
+def fenced(place: Place) -> FencedError:
+    """Return the error of a driver that finds an epoch committed by another."""
+    return FencedError(
+        path=str(place),
+        reason=(
+            "another driver has committed this epoch, so two of them run on one checkpoint; this "
+            "one stops and has changed nothing; stop one of the two for good"
+        ),
+    )

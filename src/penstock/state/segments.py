@@ -7,36 +7,35 @@ belongs to an operator, not to an instance; whoever owns a bucket reads its rows
 from __future__ import annotations
 
 import io
-import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
 import polars as pl
 
+from penstock.errors import CheckpointError
 from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.operators.kernel import UNTIL
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
-from penstock.state.files import read_checked, write_new
+from penstock.state.files import Place
 
 
 def write_segment(
-    folder: Path,
+    folder: Place,
     epoch: int,
     rows: pl.DataFrame,
     *,
     keys: Sequence[str],
     buckets: int,
     live: BucketSet,
-    fsync: bool = True,
+    merged: Sequence[SegmentRef] = (),
 ) -> SegmentRef:
     """Write state rows of the ``live`` buckets as a new segment; its name is never used again."""
     ordered = rows.with_columns(bucket_of(keys, buckets, rows.schema)).sort(BUCKET)
     buffer = io.BytesIO()
     ordered.write_ipc(buffer, compression="uncompressed")
     data = buffer.getvalue()
-    name = f"{epoch:012d}-{uuid.uuid4().hex}.arrow"
-    digest = write_new(folder / name, data, fsync=fsync)
+    name = f"{epoch:012d}-{folder.files.unique()}.arrow"
+    digest = (folder / name).write_new(data)
     until = ordered[UNTIL].max()
     assert isinstance(until, int)
     return SegmentRef(
@@ -46,17 +45,40 @@ def write_segment(
         sha256=digest,
         until=until,
         live=live.ranges,
+        merged=tuple(ref.name for ref in merged),
+        merged_rows=sum(ref.rows for ref in merged),
     )
 
 
-def read_segment(folder: Path, ref: SegmentRef, buckets: BucketSet) -> pl.DataFrame:
-    """Return the rows of some buckets, as far as the segment still counts for them."""
-    data = read_checked(folder / ref.name, size=ref.bytes, sha256=ref.sha256)
-    frame = pl.read_ipc(io.BytesIO(data))
-    wanted = (ref.buckets & buckets).ranges
+def read_segment(folder: Place, ref: SegmentRef, buckets: BucketSet) -> pl.DataFrame:
+    """Return the rows of some buckets, as far as the segment still counts for them.
+
+    Raises:
+        CheckpointError: The file is missing or damaged.
+    """
+    frame = read_frame(folder, ref)
     column = frame[BUCKET]
     parts = []
-    for low, high in wanted:
+    for low, high in (ref.buckets & buckets).ranges:
         first, last = column.search_sorted(low), column.search_sorted(high)
         parts.append(frame[int(first) : int(last)])
     return pl.concat(parts).drop(BUCKET) if parts else frame.clear().drop(BUCKET)
+
+
+def read_frame(folder: Place, ref: SegmentRef) -> pl.DataFrame:
+    """Return a segment as it is in its file: size, hash, Arrow and columns are checked, in turn.
+
+    Raises:
+        CheckpointError: The file is missing or damaged.
+    """
+    place = folder / ref.name
+    data = place.read_checked(size=ref.bytes, digest=ref.sha256)
+    try:
+        frame = pl.read_ipc(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise CheckpointError(path=str(place), reason=f"not an Arrow file: {error}") from error
+    if frame.height != ref.rows or not {BUCKET, UNTIL} <= set(frame.columns):
+        raise CheckpointError(
+            path=str(place), reason=f"not the segment that was written: {frame.schema}"
+        )
+    return frame

@@ -5,10 +5,9 @@ Law: a crash is a point between two writes; what was written before it stays, no
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.state.files import Place
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.testing.runner import Batch, LocalRun
 
@@ -20,15 +19,15 @@ class DriverDeathError(Exception):
 class DyingLog(ManifestLog):
     """Manifests of a driver that dies while it commits, before or after the manifest exists."""
 
-    def __init__(self, root: Path, *, committed: bool) -> None:
+    def __init__(self, root: Place, *, committed: bool) -> None:
         """Use a checkpoint's manifests; ``committed`` says whether the last one gets written."""
         super().__init__(root)
         self.committed = committed
 
-    def commit(self, manifest: Manifest, *, fsync: bool = True) -> None:
+    def commit(self, manifest: Manifest) -> None:
         """Commit an epoch, or do not, and die."""
         if self.committed:
-            super().commit(manifest, fsync=fsync)
+            super().commit(manifest)
         raise DriverDeathError
 
 

@@ -17,6 +17,7 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
 from penstock.runtime.task import DRIVER, run_task
+from penstock.sinks.staging import read_staged
 from penstock.sources.admission import event_time
 from penstock.sources.splits import Split, assign
 
@@ -64,7 +65,7 @@ class LocalRun:
     """
 
     def __init__(
-        self, query: CompiledQuery, checkpoint: Path, config: Config | None = None
+        self, query: CompiledQuery, checkpoint: str | Path, config: Config | None = None
     ) -> None:
         """Open or begin a run on a checkpoint folder."""
         self.config = config or Config(fsync=False)
@@ -110,7 +111,7 @@ class LocalRun:
         return pl.concat([pl.DataFrame(schema=schema), *[epochs[e] for e in sorted(epochs)]])
 
     def _publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        frames = [pl.read_parquet(f.path) for f in files]
+        frames = [read_staged(file) for file in files]
         table = self._tables.setdefault(sink, {})
         table[epoch] = pl.concat([pl.DataFrame(schema=self._schemas[sink]), *frames])
 

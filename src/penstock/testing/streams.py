@@ -20,8 +20,10 @@ from penstock.compiler import compile_query
 from penstock.config import Config
 from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
-from penstock.runtime.driver import read_side_output
+from penstock.runtime.outputs import read_side_output
+from penstock.sinks.publish import read_published
 from penstock.state import cache
+from penstock.state.files import place_of
 from penstock.testing.compare import difference
 from penstock.testing.crashes import CrashingRun
 from penstock.testing.reference import Reference, evaluate
@@ -287,9 +289,5 @@ class TestStream:
 
 def _published(sink: Sink) -> pl.DataFrame:
     """Return the rows that a reader of a sink's folder sees, epoch by epoch."""
-    files = Path(sink.target).glob("epoch=*/*.parquet")
-    frames = [
-        pl.read_parquet(path, hive_partitioning=False)
-        for path in sorted(files, key=lambda p: (int(p.parent.name[6:]), p.name))
-    ]
+    frames = read_published(place_of(sink.target)).values()
     return pl.concat([pl.DataFrame(schema=dict(sink.schema)), *frames])

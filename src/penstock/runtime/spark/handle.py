@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+from py4j.protocol import Py4JNetworkError
 
 from penstock.compiler import explain
-from penstock.runtime.driver import Driver, read_side_output
+from penstock.errors import FencedError, TaskError
+from penstock.runtime.driver import Driver
 from penstock.runtime.inspect import read_state
+from penstock.runtime.outputs import read_side_output
 from penstock.runtime.spark.progress import ProgressBook
 from penstock.sinks.tables import Tables
 
@@ -51,14 +54,21 @@ class Query:
         except Exception as error:  # kept for exception() and awaitTermination()
             self.failed(error)
         finally:
+            try:
+                self._clean_up()
+            finally:
+                self._ended.set()
+
+    def _clean_up(self) -> None:
+        """Give back what the run held; a JVM that has died has nothing to take back."""
+        with suppress(Exception):
             self._close()
-            self._driver.close()
-            self._ended.set()
+        self._driver.close()
 
     def failed(self, error: BaseException) -> None:
         """Remember the error that ended the query; what comes of stopping it is none."""
         if not self._stopping:
-            self._error = self._error or error
+            self._error = self._error or clear_error(error, self.checkpoint)
 
     @property
     def id(self) -> str:
@@ -182,16 +192,24 @@ class Query:
         }  # fmt: skip
         return pl.DataFrame(self._driver.reconfigurations, schema=schema)
 
-    def state(self, operator: str) -> pl.DataFrame:
-        """Return what a stateful operator keeps after the newest epoch.
+    def state(
+        self, operator: str | None = None, *, key: Any = None, epoch: int | None = None
+    ) -> pl.DataFrame:
+        """Return what a stateful operator keeps after an epoch; also while the query runs.
 
         Args:
-            operator: Its name, such as ``aggregate-0``; a wrong name raises with those there are.
+            operator: Its name, such as ``aggregate-0``; may be left out if there is one.
+            key: One key: a value, or a tuple or a dict for several key columns. A null key is
+                given as a dict.
+            epoch: A past epoch that is still kept; the newest unless given.
+
+        Raises:
+            StateError: There is no such operator, key column or epoch; it names those there are.
+            CheckpointError: A file is damaged, or was retired while it was read.
         """
-        last = self._driver.last
-        if last is None:
+        if self._driver.last is None and epoch is None:
             return pl.DataFrame()
-        return read_state(self._driver.root, self._driver.query, last, operator)
+        return read_state(self._driver.root, operator, key, epoch)
 
     @property
     def dashboardUrl(self) -> str | None:
@@ -199,9 +217,34 @@ class Query:
         return None
 
     @property
-    def checkpoint(self) -> Path:
-        """The checkpoint folder."""
-        return self._driver.root.parent
+    def checkpoint(self) -> str:
+        """The checkpoint's path or URI."""
+        return str(self._driver.root.parent)
+
+
+_ANOTHER_DRIVER = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently")
+"""What Spark says when another query writes the same log; two Penstock drivers are two queries."""
+
+
+def clear_error(error: BaseException, checkpoint: str) -> BaseException:
+    """Return an error of Spark as one that says what happened, if it is known.
+
+    Of two drivers on one checkpoint, Spark may notice before Penstock does; both ways it is a
+    `FencedError`. A JVM that has died is told by a connection that is gone.
+    """
+    if any(words in str(error) for words in _ANOTHER_DRIVER):
+        reason = (
+            "another driver writes Spark's log of this checkpoint, so two of them run on it; this "
+            "one stops and has committed nothing more; stop one of the two for good"
+        )
+        return FencedError(path=checkpoint, reason=reason)
+    if isinstance(error, (ConnectionError, Py4JNetworkError)):
+        reason = (
+            f"the connection to Spark's JVM is gone, so it has died or was stopped ({error}); "
+            "start the query again from its checkpoint, and it goes on where it was"
+        )
+        return TaskError(where="Spark", reason=reason)
+    return error
 
 
 def _as_dict(progress: Any) -> dict[str, Any]:

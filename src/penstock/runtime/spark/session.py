@@ -28,6 +28,8 @@ SETTINGS: Mapping[str, str] = {
     ),
 }
 """Settings that make epochs short on one machine; a cluster has its own."""
+_TASK_ATTEMPTS = 4
+"""How often a task is tried before its job fails: what a cluster does unless told otherwise."""
 _SOCKET_PATH = 40
 """A Unix socket's path has at most 107 bytes; Spark puts a long name into the temporary folder."""
 _QUIET = """
@@ -49,13 +51,17 @@ def local_session(
 ) -> SparkSession:
     """Return a Spark session in local mode, set up for Penstock.
 
+    A task whose Python worker dies is tried again, as on a cluster; Spark's plain ``local[N]``
+    gives up at the first failure, and the query would go with it.
+
     Args:
         name: The application's name.
         cores: How many cores to use; all of them unless given.
         settings: Further Spark settings.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1}]").appName(name)
+    slots = cores or os.cpu_count() or 1
+    builder = SparkSession.builder.master(f"local[{slots},{_TASK_ATTEMPTS}]").appName(name)
     fitting = {} if len(tempfile.gettempdir()) <= _SOCKET_PATH else _NO_SOCKETS
     for key, value in {**SETTINGS, **fitting, **(settings or {})}.items():
         builder = builder.config(key, value)

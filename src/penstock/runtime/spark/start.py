@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.compiler import compile_query
 from penstock.config import Config
-from penstock.errors import QueryError
+from penstock.errors import CheckpointError, FencedError, QueryError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.durations import Duration, parse_duration
 from penstock.query.nodes import Files, Sink
 from penstock.runtime.driver import Driver
-from penstock.runtime.spark.handle import Query
+from penstock.runtime.spark.handle import Query, clear_error
 from penstock.runtime.spark.job import SparkJobs
 from penstock.runtime.spark.progress import ProgressBook
 from penstock.runtime.spark.session import use_this_python
 from penstock.sinks.spark import SparkPublisher
-from penstock.sources.spark import stream_of_splits, write_rows
+from penstock.sources.spark import spark_uri, stream_of_splits, write_rows
+from penstock.state.files import place_of
+from penstock.state.manifests import fenced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
 def start(
@@ -64,8 +68,7 @@ def start(
     )
     _check_folders(query)
     use_this_python(spark.sparkContext)
-    root = Path(checkpoint).expanduser().resolve()
-    run = _Run(query, spark, root, config)
+    run = _Run(query, spark, checkpoint, config)
     return run.start(name=name, available_now=available_now, every=every, finish=finish)
 
 
@@ -98,15 +101,45 @@ def _check_folders(query: CompiledQuery) -> None:
         raise QueryError(problems=problems)
 
 
+def _check_spark_folder(spark: SparkSession, uri: str) -> None:
+    """Check that Spark can keep its part of a checkpoint at a place; it has its own file systems.
+
+    Raises:
+        CheckpointError: It cannot.
+    """
+    jvm: Any = spark._jvm
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    try:
+        jvm.org.apache.hadoop.fs.Path(uri).getFileSystem(hadoop)
+    except Exception as error:  # whatever Java raises, the reason is the same
+        raise CheckpointError(
+            path=uri,
+            reason=(
+                "Spark has no file system for its part of the checkpoint (offsets and commits); "
+                "for S3 give Spark the package org.apache.hadoop:hadoop-aws of its Hadoop version, "
+                "or set spark.penstock.sparkFolder to a folder that lasts and that Spark can use"
+            ),
+        ) from error
+
+
 class _Run:
     """One run of a query: what its epochs share."""
 
     def __init__(
-        self, query: CompiledQuery, spark: SparkSession, root: Path, config: Config
+        self, query: CompiledQuery, spark: SparkSession, checkpoint: str | Path, config: Config
     ) -> None:
-        self.query, self.spark, self.root = query, spark, root
+        self.query, self.spark = query, spark
+        self.spark_folder = place_of(config.sparkFolder or checkpoint, fsync=config.fsync)
+        _check_spark_folder(spark, spark_uri(self.spark_folder))
         self.publisher = SparkPublisher(query, spark)
-        self.driver = Driver(query, root, config, publisher=self.publisher)
+        self.driver = Driver(
+            query,
+            checkpoint,
+            config,
+            publisher=self.publisher,
+            time_zone=spark.conf.get("spark.sql.session.timeZone") or "",
+            spark_log=str(self.spark_folder / "spark"),
+        )
         self.jobs = SparkJobs(spark.sparkContext)
         self.book = ProgressBook(config.recentProgress)
         self.handle: Query | None = None
@@ -120,10 +153,11 @@ class _Run:
         every: Duration | None,
         finish: bool,
     ) -> Query:
-        write_rows(self.query, self.root / "rows")
-        frame = stream_of_splits(self.spark, self.query, self.root / "rows")
+        rows = self.spark_folder / "rows"
+        write_rows(self.query, rows)
+        frame = stream_of_splits(self.spark, self.query, spark_uri(rows))
         writer = frame.writeStream.foreachBatch(self._epoch)
-        writer = writer.option("checkpointLocation", str(self.root / "spark"))
+        writer = writer.option("checkpointLocation", spark_uri(self.spark_folder / "spark"))
         if name is not None:
             writer = writer.queryName(name)
         if available_now:
@@ -132,7 +166,7 @@ class _Run:
             micros = parse_duration(every)
             writer = writer.trigger(processingTime=f"{micros // 1000} milliseconds")
         handle = Query(
-            writer.start(),
+            self._started(writer),
             self.driver,
             self.book,
             self.publisher.tables,
@@ -143,6 +177,16 @@ class _Run:
         if self.error is not None:
             handle.failed(self.error)
         return handle
+
+    def _started(self, writer: DataStreamWriter) -> StreamingQuery:
+        try:
+            return writer.start()
+        except Exception as error:
+            self.driver.close()
+            clear = clear_error(error, str(self.driver.root.parent))
+            if clear is error:
+                raise
+            raise clear from error
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         self._run(epoch, lambda query, plan: self.jobs.run(query, plan, batch), final=False)
@@ -165,10 +209,23 @@ class _Run:
     ) -> None:
         try:
             self.book.add(self.driver.run_epoch(epoch, execute, final=final))
-        except BaseException as error:
+        except BaseException as raised:
+            error = self._fenced_by_another(raised)
             self.error = error
             if self.handle is not None:
                 self.handle.failed(error)
             # Spark searches the whole text of an error for the reason of a stop, with a pattern
             # that overflows the stack on a long one; so it gets a short one, without the causes.
             raise RuntimeError(f"epoch {epoch}: {type(error).__name__}: {error}"[:1000]) from None
+
+    def _fenced_by_another(self, error: BaseException) -> BaseException:
+        """Return the cause of an error that comes of another driver, which has gone on meanwhile.
+
+        Spark may ask for an epoch after one that the other committed; that does not follow ours.
+        """
+        if isinstance(error, CheckpointError) and not isinstance(error, FencedError):
+            ours = self.driver.last.epoch if self.driver.last else -1
+            newest = max(self.driver.log.epochs(), default=-1)
+            if newest > ours:
+                return fenced(self.driver.log.place(newest))
+        return error

@@ -1,0 +1,1 @@
+"""Faults as a programme: campaigns that break Penstock in every way they know, and count."""

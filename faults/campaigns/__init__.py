@@ -1,0 +1,1 @@
+"""The campaigns, one module each, with ``run(trials, seed, log) -> CampaignResult``."""

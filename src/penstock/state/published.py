@@ -1,0 +1,48 @@
+"""The marker that says that a committed epoch is published.
+
+Law: a marker counts only for the manifest that it was written for. One that is damaged, or that
+belongs to another epoch, counts as none, and the epoch is published again, which changes nothing
+where it was published before.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from penstock.errors import CheckpointError
+from penstock.state.files import Place
+from penstock.state.manifests import Manifest
+from penstock.state.sealed import seal, unseal
+
+KIND = "marker"
+
+
+def published_marker(root: Place, epoch: int) -> Place:
+    """Return the file that says that an epoch is published."""
+    return root / "published" / f"{epoch:012d}.done"
+
+
+def mark_published(root: Place, manifest: Manifest) -> None:
+    """Write down that an epoch is published; another driver may have come to the same end."""
+    value = {"epoch": manifest.epoch, "manifest": manifest.digest}
+    with suppress(FileExistsError):
+        published_marker(root, manifest.epoch).write_new(seal(KIND, value))
+
+
+def is_published(root: Place, manifest: Manifest) -> bool:
+    """Return whether an epoch was published."""
+    try:
+        return marks(published_marker(root, manifest.epoch), manifest)
+    except (FileNotFoundError, CheckpointError):
+        return False
+
+
+def marks(marker: Place, manifest: Manifest) -> bool:
+    """Return whether a marker is the one of a manifest.
+
+    Raises:
+        FileNotFoundError: There is no marker.
+        CheckpointError: It is damaged.
+    """
+    found = unseal(KIND, marker)
+    return bool(found == {"epoch": manifest.epoch, "manifest": manifest.digest})

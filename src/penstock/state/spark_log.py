@@ -1,0 +1,95 @@
+"""Spark's half of a checkpoint: the log that says which input belongs to which epoch.
+
+Spark writes `offsets/N` and its list of files before it asks for epoch N, but never syncs them. If
+the machine dies after our commit, they may be lost, and Spark would give the epoch's number to
+other input. So before an epoch is committed its part of the log is synced, and its hashes go into
+the manifest. Law: a committed epoch's input is known for as long as the epoch is the newest, and a
+log that does not fit the manifest is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from penstock.errors import CheckpointError
+from penstock.state.files import Place, sha256
+
+COMPACT = ".compact"
+
+
+def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, str]:
+    """Sync what Spark logged for an epoch and return its hashes.
+
+    Args:
+        spark: Spark's checkpoint folder.
+        epoch: The epoch that Spark has asked for.
+        before: What the manifest of the epoch before holds.
+
+    Raises:
+        CheckpointError: Spark has no log of the epoch.
+
+    Returns:
+        The hash of the epoch's offsets and, for each file source, of its list of files from its
+        last compact form on.
+    """
+    offsets = spark / "offsets" / str(epoch)
+    found = {f"offsets/{epoch}": _sealed(offsets)}
+    for number, newest in file_sources(offsets.read()).items():
+        folder = f"sources/{number}/"
+        known = {name: digest for name, digest in before.items() if name.startswith(folder)}
+        first = 1 + max((_batch(name) for name in known), default=newest - 1)
+        for batch in range(first, newest + 1):
+            name = _existing(spark, folder + str(batch))
+            known = {name: _sealed(spark / name)} | ({} if name.endswith(COMPACT) else known)
+        found |= known
+    return found
+
+
+def check_log(spark: Place, hashes: Mapping[str, str]) -> list[CheckpointError]:
+    """Return what is wrong with the part of Spark's log that a manifest depends on."""
+    wrong = []
+    for name, digest in hashes.items():
+        place = spark / name
+        try:
+            if sha256(place.read()) == digest:
+                continue
+            reason = "damaged: Spark's log has other bytes than when the epoch was committed"
+        except FileNotFoundError:
+            reason = "a file of Spark's log is missing; without it input may be lost or read twice"
+        wrong.append(CheckpointError(path=str(place), reason=reason))
+    return wrong
+
+
+def _sealed(place: Place) -> str:
+    try:
+        place.sync()
+        return sha256(place.read())
+    except FileNotFoundError as error:
+        raise CheckpointError(path=str(place), reason="Spark's log lacks this file") from error
+
+
+def _existing(spark: Place, name: str) -> str:
+    """Return the name under which Spark keeps a batch of a list of files."""
+    return name if (spark / name).exists() else name + COMPACT
+
+
+def _batch(name: str) -> int:
+    return int(name.rpartition("/")[2].removesuffix(COMPACT))
+
+
+def file_sources(offsets: bytes) -> dict[int, int]:
+    r"""Return the newest batch of each file source's list, from Spark's offsets of an epoch.
+
+    >>> file_sources(b'v1\n{"conf":{}}\n{"logOffset":3}\n-\n{"t":{"0":5}}')
+    {0: 3}
+    """
+    found = {}
+    for number, line in enumerate(offsets.decode().splitlines()[2:]):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict) and isinstance(value.get("logOffset"), int):
+            found[number] = value["logOffset"]
+    return {number: batch for number, batch in found.items() if batch >= 0}
