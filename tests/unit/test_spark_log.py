@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import CheckpointError
 from penstock.state.files import place_of
 from penstock.state.spark_log import check_log, seal_log
 
@@ -36,9 +37,10 @@ def test_the_hashes_cover_offsets_and_lists_of_files_from_the_last_compact_one_o
     log = SparkLog(tmp_path)
     sealed: dict[str, str] = {}
     for epoch in range(12):
-        log.epoch(epoch, epoch, 0 if epoch < 5 else None)
+        log.epoch(epoch, epoch, None if epoch < 5 else 0)
         sealed = seal_log(log.place, epoch, sealed)
-    assert set(sealed) == {"offsets/11", "sources/0/9.compact", "sources/0/10", "sources/0/11"}
+    lists = {"sources/0/9.compact", "sources/0/10", "sources/0/11", "sources/1/0"}
+    assert set(sealed) == {"offsets/11", *lists}
     assert check_log(log.place, sealed) == []
 
 
@@ -64,3 +66,14 @@ def test_a_log_that_does_not_fit_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).unlink()
     (found,) = check_log(log.place, sealed)
     assert "missing" in str(found)
+
+
+@pytest.mark.parametrize("batches", [(0, 0), (1, None)])
+def test_a_log_that_goes_back_is_refused(tmp_path: Path, batches: tuple[int | None, ...]) -> None:
+    log = SparkLog(tmp_path)
+    log.epoch(0, 0, 0)
+    log.epoch(1, 1, 0)
+    sealed = seal_log(log.place, 1, seal_log(log.place, 0, {}))
+    log.epoch(2, *batches)
+    with pytest.raises(CheckpointError, match="goes back"):
+        seal_log(log.place, 2, sealed)

@@ -188,7 +188,7 @@ class AggregateKernel:
         sealed, waiting = take_below(runs, PANE, self.panes.sealed_before(watermark))
         below, above = self._split(fresh, watermark)
         if above:
-            new = Run.of(above[0] if len(above) == 1 else pl.concat(above), PANE)
+            new = Run.of(above[0], PANE) if len(above) == 1 else self._merged(above)
             waiting = add_run(waiting, new, self._merged)
         sealed += below
         if not sealed:

@@ -139,8 +139,8 @@ class Driver:
                     replayed=True,
                     seconds=time.perf_counter() - since,
                 )
+            self._check_alone()
             self._check_follows(epoch)
-            self._check_alone(epoch)
             manifest, reports = self._run(epoch, execute, final=final)
             self.log.commit(manifest)
             self.last = manifest
@@ -157,7 +157,7 @@ class Driver:
         try:
             self.outputs.publish(manifest, verify=verify)
         except (CheckpointError, FileNotFoundError):  # another driver may have published, gone on
-            self._check_alone(manifest.epoch + 1)
+            self._check_alone()
             raise
 
     def _run(
@@ -176,7 +176,7 @@ class Driver:
         try:
             reports = tuple(execute(self.query, plan))
         except CheckpointError:  # another driver may have removed what this one needs
-            self._check_alone(epoch)
+            self._check_alone()
             raise
         manifest = make_manifest(
             plan,
@@ -210,9 +210,10 @@ class Driver:
             return None
         return seal_log(self.spark_log, epoch, self.last.spark_log if self.last else {})
 
-    def _check_alone(self, epoch: int) -> None:
+    def _check_alone(self) -> None:
+        """Check that no other driver has committed an epoch after this one's last."""
         newest = max(self.log.epochs(), default=-1)
-        if newest >= epoch:
+        if newest > (self.last.epoch if self.last else -1):
             raise fenced(self.log.place(newest))
 
     def _check_follows(self, epoch: int) -> None:

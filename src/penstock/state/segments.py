@@ -32,7 +32,7 @@ def write_segment(
     """Write state rows of the ``live`` buckets as a new segment; its name is never used again."""
     ordered = rows.with_columns(bucket_of(keys, buckets, rows.schema)).sort(BUCKET)
     buffer = io.BytesIO()
-    ordered.write_ipc(buffer, compression="uncompressed")
+    ordered.write_ipc(buffer, compression="lz4")
     data = buffer.getvalue()
     name = f"{epoch:012d}-{folder.files.unique()}.arrow"
     digest = (folder / name).write_new(data)

@@ -27,7 +27,7 @@ def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, s
         before: What the manifest of the epoch before holds.
 
     Raises:
-        CheckpointError: Spark has no log of the epoch.
+        CheckpointError: Spark has no log of the epoch, or it goes back behind the epoch before.
 
     Returns:
         The hash of the epoch's offsets and, for each file source, of its list of files from its
@@ -35,15 +35,26 @@ def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, s
     """
     offsets = spark / "offsets" / str(epoch)
     found = {f"offsets/{epoch}": _sealed(offsets)}
-    for number, newest in file_sources(offsets.read()).items():
-        folder = f"sources/{number}/"
-        known = {name: digest for name, digest in before.items() if name.startswith(folder)}
-        first = 1 + max((_batch(name) for name in known), default=newest - 1)
-        for batch in range(first, newest + 1):
-            name = _existing(spark, folder + str(batch))
-            known = {name: _sealed(spark / name)} | ({} if name.endswith(COMPACT) else known)
-        found |= known
+    newest = file_sources(offsets.read())
+    for number in sorted(newest.keys() | {_source(name) for name in before if _is_list(name)}):
+        found |= _lists(spark, offsets, number, newest.get(number, -1), before)
     return found
+
+
+def _lists(
+    spark: Place, offsets: Place, number: int, newest: int, before: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the hashes of a source's lists of files, from its last compact one on."""
+    folder = f"sources/{number}/"
+    known = {name: digest for name, digest in before.items() if name.startswith(folder)}
+    last = max((_batch(name) for name in known), default=newest - 1)
+    if newest < last:
+        reason = f"Spark's log goes back: source {number} is at list {newest} and was at {last}"
+        raise CheckpointError(path=str(offsets), reason=reason)
+    for batch in range(last + 1, newest + 1):
+        name = _existing(spark, folder + str(batch))
+        known = {name: _sealed(spark / name)} | ({} if name.endswith(COMPACT) else known)
+    return known
 
 
 def check_log(spark: Place, hashes: Mapping[str, str]) -> list[CheckpointError]:
@@ -72,6 +83,14 @@ def _sealed(place: Place) -> str:
 def _existing(spark: Place, name: str) -> str:
     """Return the name under which Spark keeps a batch of a list of files."""
     return name if (spark / name).exists() else name + COMPACT
+
+
+def _is_list(name: str) -> bool:
+    return name.startswith("sources/")
+
+
+def _source(name: str) -> int:
+    return int(name.split("/")[1])
 
 
 def _batch(name: str) -> int:

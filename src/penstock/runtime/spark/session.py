@@ -26,6 +26,9 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.checkpointing."
         "FileSystemBasedCheckpointFileManager"
     ),
+    # Each compact list of the files that a source has read names all of them; ten minutes of such
+    # lists, Spark's default, are many.
+    "spark.sql.streaming.fileSource.log.cleanupDelay": "60s",
 }
 """Settings that make epochs short on one machine; a cluster has its own."""
 _TASK_ATTEMPTS = 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.compiler import compile_query
 from penstock.config import Config
-from penstock.errors import CheckpointError, FencedError, QueryError
+from penstock.errors import CheckpointError, QueryError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.durations import Duration, parse_duration
@@ -21,7 +21,6 @@ from penstock.runtime.spark.session import use_this_python
 from penstock.sinks.spark import SparkPublisher
 from penstock.sources.spark import spark_uri, stream_of_splits, write_rows
 from penstock.state.files import place_of
-from penstock.state.manifests import fenced
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -209,23 +208,10 @@ class _Run:
     ) -> None:
         try:
             self.book.add(self.driver.run_epoch(epoch, execute, final=final))
-        except BaseException as raised:
-            error = self._fenced_by_another(raised)
+        except BaseException as error:
             self.error = error
             if self.handle is not None:
                 self.handle.failed(error)
             # Spark searches the whole text of an error for the reason of a stop, with a pattern
             # that overflows the stack on a long one; so it gets a short one, without the causes.
             raise RuntimeError(f"epoch {epoch}: {type(error).__name__}: {error}"[:1000]) from None
-
-    def _fenced_by_another(self, error: BaseException) -> BaseException:
-        """Return the cause of an error that comes of another driver, which has gone on meanwhile.
-
-        Spark may ask for an epoch after one that the other committed; that does not follow ours.
-        """
-        if isinstance(error, CheckpointError) and not isinstance(error, FencedError):
-            ours = self.driver.last.epoch if self.driver.last else -1
-            newest = max(self.driver.log.epochs(), default=-1)
-            if newest > ours:
-                return fenced(self.driver.log.place(newest))
-        return error
