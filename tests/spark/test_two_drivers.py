@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +13,6 @@ from faults.kill_family import Child, Household, scratch_folder
 from faults.kill_workload import batch_outcome, judge, run_outcome, write_files
 from penstock.errors import TaskError
 from penstock.runtime.spark.handle import clear_error
-from penstock.runtime.spark.start import _Run
-from penstock.state.files import place_of
-from penstock.state.manifests import Manifest, ManifestLog
 
 pytestmark = pytest.mark.spark
 
@@ -81,16 +77,3 @@ def test_a_dead_jvm_is_named_and_other_errors_stay() -> None:
     assert "Spark's JVM is gone" in str(lost)
     other = ValueError("x")
     assert clear_error(other, "/checkpoint") is other
-
-
-def test_an_epoch_after_anothers_is_a_fence_and_other_errors_stay(tmp_path: Path) -> None:
-    run = object.__new__(_Run)  # all that counts here is its driver
-    log = ManifestLog(place_of(tmp_path, fsync=False))
-    run.driver = SimpleNamespace(last=None, log=log)  # type: ignore[assignment]
-    error = ps.CheckpointError(path="/checkpoint", reason="epoch 1 does not follow epoch -1")
-    assert run._fenced_by_another(error) is error
-    log.commit(Manifest(epoch=0))
-    found = run._fenced_by_another(error)
-    assert isinstance(found, ps.FencedError)
-    assert "stop one of the two for good" in str(found)
-    assert isinstance(run._fenced_by_another(ValueError("x")), ValueError)
