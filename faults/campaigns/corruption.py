@@ -2,8 +2,10 @@
 
 A trial takes a fresh copy of a specimen, damages one file, verifies the checkpoint, and lets a new
 driver go on with it to the end. Law: damage is named, by an error or by `verify`, or it does not
-matter, and then the outcome is that of the run that nobody disturbed. Trials run in processes of
-their own, so one that takes its interpreter down, or hangs, is counted and not the end.
+matter, and then the outcome is that of the run that nobody disturbed. What a driver never reads,
+such as rows that were published long ago, `verify` alone can name; such trials are told apart.
+Trials run in processes of their own, so one that takes its interpreter down, or hangs, is counted
+and not the end.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class Trial:
         lost: Rows that are missing though nothing was noticed.
         duplicated: Rows too many though nothing was noticed.
         differing: Other differences though nothing was noticed.
+        by_verify_alone: Whether the query went on to other rows, and only `verify` named the file.
         recovery_ms: How long the run took to its end, or to its error.
         remark: What was found, in a few words.
     """
@@ -55,6 +58,7 @@ class Trial:
     lost: int = 0
     duplicated: int = 0
     differing: int = 0
+    by_verify_alone: bool = False
     recovery_ms: float = 0.0
     remark: str = ""
 
@@ -134,9 +138,10 @@ def _judged(
     found: Outcome,
     clean: Outcome,
 ) -> Trial:
-    if named:
-        return _trial(seed, state, corruption, "detected", since, named)
     lost, duplicated, differing = differences(found, clean)
+    if named:
+        changed = bool(lost or duplicated or differing)
+        return _trial(seed, state, corruption, "detected", since, named, by_verify_alone=changed)
     verdict = "undetected" if lost or duplicated or differing else "harmless"
     return _trial(
         seed,
@@ -168,6 +173,8 @@ def _trial(
     verdict: str,
     since: float,
     told: str = "",
+    *,
+    by_verify_alone: bool = False,
     **counts: int,
 ) -> Trial:
     name = f"{corruption.path.parent.name}/{corruption.path.name}"
@@ -178,6 +185,7 @@ def _trial(
         verdict=verdict,
         recovery_ms=(time.perf_counter() - since) * 1000,
         remark=f"{state} {corruption.kind} {corruption.damage} {name}: {told}"[:500],
+        by_verify_alone=by_verify_alone,
         **counts,
     )
 
@@ -214,6 +222,9 @@ def run(
     result = _result(done, time.perf_counter() - since)
     verdicts = Counter(trial.verdict for trial in done)
     log(", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())))
+    alone = Counter(f"{t.damage} {t.kind}" for t in done if t.by_verify_alone)
+    told = ", ".join(f"{count} {what}" for what, count in sorted(alone.items())) or "none"
+    log(f"detected by verify alone, the query having gone on to other rows: {told}")
     return result
 
 
