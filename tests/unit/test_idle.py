@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import polars as pl
+import pytest
 
 import penstock as ps
 from penstock.compiler import compile_query
 from penstock.config import Config
+from penstock.errors import FencedError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
 from penstock.sinks.staging import read_staged
+from penstock.state.disk import RealDisk
+from penstock.state.files import LocalFiles, in_place_of_local
+from penstock.state.sealed import seal
 from penstock.testing.runner import Batch, frame_splits, run_stages
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Datetime("us")}
@@ -76,3 +81,31 @@ def test_a_query_whose_sources_are_all_silent_closes_nothing(tmp_path: Path) -> 
     run.epoch({0: [rows(1)], 1: [rows(3)]})
     run.clock.now += 100
     assert run.epoch({}).counts["written"] == 0
+
+
+class OvertakingDisk(RealDisk):
+    """A disk on which another driver goes on, and sweeps, just before a plan is read."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        self.meanwhile = meanwhile
+
+    def read(self, path: str) -> bytes:
+        if "/planned/" in path:
+            self.meanwhile()
+            Path(path).unlink()
+        return super().read(path)
+
+
+def test_a_driver_whose_plan_was_swept_is_fenced(tmp_path: Path) -> None:
+    first = TwoSources(tmp_path / "q")
+    first.epoch({0: [rows(1)], 1: [rows(3)]})
+    checkpoint = tmp_path / "q" / "c"
+    planned = checkpoint / "penstock" / "planned" / "000000000001.json"
+    planned.write_bytes(seal("plan", {"epoch": 1, "now": 1000.0}))
+    disk = OvertakingDisk(lambda: first.epoch({0: [rows(25)]}))
+    with in_place_of_local(lambda fsync: LocalFiles(disk, fsync=fsync)):
+        second = Driver(
+            first.driver.query, checkpoint, Config(fsync=False), publisher=first.publish
+        )
+        with pytest.raises(FencedError, match="another driver"):
+            second.run_epoch(1, lambda query, plan: [])

@@ -195,11 +195,17 @@ class Driver:
         if not may_idle(self.query):
             return now
         place = self.root / "planned" / f"{epoch:012d}.json"
-        try:
-            place.write_new(seal("plan", {"epoch": epoch, "now": now}))
-            return now
-        except FileExistsError:
-            plan = unseal("plan", place)
+        while True:
+            try:
+                place.write_new(seal("plan", {"epoch": epoch, "now": now}))
+                return now
+            except FileExistsError:
+                pass
+            try:
+                plan = unseal("plan", place)
+                break
+            except FileNotFoundError:  # swept by a driver that has gone on
+                self._check_alone()
         if plan["epoch"] != epoch:
             reason = f"damaged: it is the plan of epoch {plan['epoch']}"
             raise CheckpointError(path=str(place), reason=reason)
