@@ -130,6 +130,19 @@ def test_spark_that_is_ahead(home: Path) -> None:
     assert "spark/commits/12" in {item.path for item in verify(home).findings}
 
 
+@pytest.mark.parametrize(
+    ("word", "other"),
+    [(b"batchId", b"batcxId"), (b"path", b"pbth")],
+)
+def test_a_list_of_files_with_an_entry_that_is_none(home: Path, word: bytes, other: bytes) -> None:
+    """Without Hadoop's checksum, which a plain copy of a checkpoint may lack."""
+    path = next(p for p in sorted((home / "spark/sources/0").iterdir()) if p.name[0] != ".")
+    replace(path, path.read_bytes().replace(word, other))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    told = {item.path: item.wrong for item in verify(home).findings}
+    assert "names no file" in told[f"spark/sources/0/{path.name}"]
+
+
 def test_a_log_elsewhere(home: Path, tmp_path: Path) -> None:
     (home / "spark").rename(tmp_path / "spark")
     (home / "rows").rename(tmp_path / "rows")

@@ -139,7 +139,10 @@ def _unreadable(kind: str, name: str, data: bytes) -> str | None:
 
 def _misplaced(name: str, entries: list[Any]) -> str | None:
     """Return what is wrong with a list of files that stands where another belongs, or None."""
-    batches = {entry["batchId"] for entry in entries if isinstance(entry, dict) and "path" in entry}
+    files = [e for e in entries if isinstance(e, dict) and ("path" in e or "batchId" in e)]
+    if not all(isinstance(e.get("batchId"), int) and isinstance(e.get("path"), str) for e in files):
+        return "damaged: an entry names no file or no batch"
+    batches = {entry["batchId"] for entry in files}
     number = number_of(name)
     if not batches or number is None:
         return None
