@@ -633,3 +633,21 @@ def test_each_is_a_file_system(hdfs: HdfsFiles, s3: S3Files) -> None:
     """For the type checker: all three have the seam's shape."""
     found: list[FileSystem] = [LocalFiles(), hdfs, s3]
     assert len({files.unique() for files in found}) == 3
+
+
+class LateFolder(ImitationOfHdfs):
+    """A folder that another process makes just after it was not found."""
+
+    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+        try:
+            return super().get_file_info_selector(selector)
+        except FileNotFoundError:
+            (self.folder / selector.base_dir.strip("/")).mkdir()
+            raise
+
+
+def test_a_folder_on_hdfs_that_is_made_while_it_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "hdfs").mkdir()
+    late = LateFolder(tmp_path / "hdfs")
+    files = HdfsFiles(pafs.PyFileSystem(late), late.rename, cache=LocalCache(tmp_path / "cache"))
+    assert files.list("hdfs://name-node:8020/new") == []

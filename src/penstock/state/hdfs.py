@@ -99,14 +99,17 @@ class HdfsFiles(CachedReads):
     def list(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""
         inner = _inner(folder)
-        try:
-            with _as_os_errors(folder):
-                found = self.files.get_file_info(pafs.FileSelector(inner))
-        except OSError:
-            if self._kind(inner) == pafs.FileType.Directory:
-                raise
-            return []
-        return [entry_of(info) for info in found]
+        for again in (True, False):
+            try:
+                with _as_os_errors(folder):
+                    found = self.files.get_file_info(pafs.FileSelector(inner))
+                return [entry_of(info) for info in found]
+            except OSError:
+                if self._kind(inner) != pafs.FileType.Directory:
+                    return []
+                if not again:  # once: it may have been made since we looked
+                    raise
+        raise AssertionError("not reached")
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder of this name."""
