@@ -12,20 +12,6 @@ from typer.testing import CliRunner, Result
 
 import penstock.state.repair_steps as steps
 from penstock.cli.app import app
-from penstock.testing.faults.specimens import Specimen
-
-
-@pytest.fixture(scope="module")
-def specimen(tmp_path_factory: pytest.TempPathFactory) -> Specimen:
-    found = Specimen(folder=tmp_path_factory.mktemp("specimen"), state="stopped")
-    found.prepare()
-    return found
-
-
-@pytest.fixture
-def home(specimen: Specimen) -> Path:
-    specimen.fresh()
-    return specimen.home
 
 
 def penstock(*arguments: Any) -> Result:

@@ -19,20 +19,6 @@ from penstock.state.sealed import seal
 from penstock.state.survey import Survey, survey
 from penstock.state.verify import verify
 from penstock.state.verify_log import checksum_bytes
-from penstock.testing.faults.specimens import Specimen
-
-
-@pytest.fixture(scope="module")
-def specimen(tmp_path_factory: pytest.TempPathFactory) -> Specimen:
-    found = Specimen(folder=tmp_path_factory.mktemp("specimen"), state="stopped")
-    found.prepare()
-    return found
-
-
-@pytest.fixture
-def home(specimen: Specimen) -> Path:
-    specimen.fresh()
-    return specimen.home
 
 
 def replace(path: Path, data: bytes) -> None:

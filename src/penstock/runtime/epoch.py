@@ -124,11 +124,7 @@ def make_manifest(
     last = before or Manifest(epoch=-1)
     counts = epoch_counts(reports)
     totals = {name: last.totals.get(name, 0) + counts[name] for name in COUNTERS}
-    if totals["refused"] > limit:
-        reason = next((r.first_refusal for r in reports if r.first_refusal), "")
-        raise RefusedLimitError(
-            refused=totals["refused"], limit=limit, epoch=plan.epoch, reason=reason
-        )
+    _check_refused(totals["refused"], limit, plan.epoch, reports)
     if counts["read"] != counts["processed"] + counts["late"] + counts["refused"]:
         raise AssertionError(f"rows were lost: {counts}")
     arrived = _arrived(reports)
@@ -149,6 +145,12 @@ def make_manifest(
         staged=tuple(s for r in reports for s in r.staged),
         heard_at=dict(last.heard_at) | heard,
     )
+
+
+def _check_refused(refused: int, limit: int, epoch: int, reports: Sequence[TaskReport]) -> None:
+    if refused > limit:
+        reason = next((r.first_refusal for r in reports if r.first_refusal), "")
+        raise RefusedLimitError(refused=refused, limit=limit, epoch=epoch, reason=reason)
 
 
 def epoch_counts(reports: Sequence[TaskReport]) -> dict[str, int]:

@@ -17,12 +17,11 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import SinkPlan, StagedFile
 from penstock.query.nodes import Sink
 from penstock.runtime.pinned import sink_name
-from penstock.sinks.publish import publish_folder, read_published
+from penstock.sinks.publish import epoch_folder, publish_folder, read_published
 from penstock.sinks.staging import read_staged, staging_folder
 from penstock.state.files import Place, place_of
 from penstock.state.manifests import Manifest
-from penstock.state.published import is_published, mark_published
-from penstock.state.published import published_marker as published_marker
+from penstock.state.published import is_published, mark_published, published_marker
 
 
 class Publisher(Protocol):
@@ -84,11 +83,12 @@ class Outputs:
         if not target.startswith("/") and "://" not in target:
             return  # a sink that is no folder, of a query that had one more
         place = place_of(target, fsync=self.fsync)
-        if verify and not (place / f"epoch={epoch}").exists():
+        published = epoch_folder(place, epoch)
+        if verify and not published.exists():
             try:
                 _verify(files)
             except CheckpointError:  # unless another driver has just published them
-                if not (place / f"epoch={epoch}").exists():
+                if not published.exists():
                     raise
         publish_folder(place, epoch, files)
 

@@ -369,9 +369,8 @@ class LocalFiles:
             self.disk.remove_folder(gathered)
 
 
-_SEAM: dict[str, Callable[[bool], FileSystem]] = {}
+_STAND_INS: list[Callable[[bool], FileSystem]] = []
 _LOCAL: dict[bool, LocalFiles] = {}
-SCHEMES = ("file", "s3", "hdfs")
 
 
 def place_of(uri: str | Path, *, fsync: bool = True) -> Place:
@@ -392,8 +391,8 @@ def place_of(uri: str | Path, *, fsync: bool = True) -> Place:
 
 def local_files(*, fsync: bool = True) -> FileSystem:
     """Return this machine's files, or those that a test has put in their place."""
-    if "local" in _SEAM:
-        return _SEAM["local"](fsync)
+    if _STAND_INS:
+        return _STAND_INS[-1](fsync)
     return _LOCAL.setdefault(fsync, LocalFiles(fsync=fsync))
 
 
@@ -404,10 +403,8 @@ def in_place_of_local(make: Callable[[bool], FileSystem]) -> Iterator[None]:
     Args:
         make: Returns the file system to use, given whether files are to be synced.
     """
-    before = dict(_SEAM)
-    _SEAM["local"] = make
+    _STAND_INS.append(make)
     try:
         yield
     finally:
-        _SEAM.clear()
-        _SEAM.update(before)
+        _STAND_INS.pop()

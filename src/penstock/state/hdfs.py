@@ -99,17 +99,17 @@ class HdfsFiles(CachedReads):
     def list(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""
         inner = _inner(folder)
-        for again in (True, False):
-            try:
-                with _as_os_errors(folder):
-                    found = self.files.get_file_info(pafs.FileSelector(inner))
-                return [entry_of(info) for info in found]
-            except OSError:
-                if self._kind(inner) != pafs.FileType.Directory:
-                    return []
-                if not again:  # once: it may have been made since we looked
-                    raise
-        raise AssertionError("not reached")
+        try:
+            return [*self._listed(folder, inner)]
+        except OSError:
+            if self._kind(inner) != pafs.FileType.Directory:
+                return []
+        return [*self._listed(folder, inner)]  # it may have been made since we looked
+
+    def _listed(self, folder: str, inner: str) -> tuple[Entry, ...]:
+        with _as_os_errors(folder):
+            found = self.files.get_file_info(pafs.FileSelector(inner))
+        return tuple(entry_of(info) for info in found)
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder of this name."""

@@ -20,11 +20,12 @@ from penstock.operators.panes import NOT_STARTED
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Aggregate
-from penstock.runtime.outputs import published_marker, read_side_output
+from penstock.runtime.outputs import read_side_output
 from penstock.runtime.task import kernel_of
 from penstock.sinks.publish import read_published
 from penstock.state.files import FileSystem, LocalFiles, Place, place_of
 from penstock.state.manifests import Manifest, ManifestLog
+from penstock.state.published import published_marker
 from penstock.state.segments import read_segment
 from penstock.testing.compare import difference
 from penstock.testing.faults.machine import Machine, files_of_thread
