@@ -11,7 +11,15 @@ from penstock.errors import (
 )
 from penstock.query.sketches import approx_distinct, approx_quantile
 from penstock.query.stream import Sinks, Stream
-from penstock.query.windows import TimeWindow, sliding, tumbling
+from penstock.query.windows import (
+    CountWindow,
+    SessionWindow,
+    TimeWindow,
+    count_window,
+    session,
+    sliding,
+    tumbling,
+)
 from penstock.sources.read import (
     at,
     from_rows,
@@ -27,10 +35,12 @@ __version__ = "0.1.0"
 __all__ = [
     "CheckpointError",
     "ConfigError",
+    "CountWindow",
     "FencedError",
     "PenstockError",
     "QueryError",
     "RefusedLimitError",
+    "SessionWindow",
     "Sinks",
     "Stream",
     "TaskError",
@@ -38,12 +48,14 @@ __all__ = [
     "approx_distinct",
     "approx_quantile",
     "at",
+    "count_window",
     "from_rows",
     "from_spark",
     "read_arrow",
     "read_csv",
     "read_ndjson",
     "read_parquet",
+    "session",
     "sliding",
     "tumbling",
 ]

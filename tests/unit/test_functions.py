@@ -15,7 +15,7 @@ from penstock.operators.functions import parts_of
 from penstock.query.aggregates import Call, result_type
 from penstock.query.nodes import ORDER
 from penstock.testing.compare import close
-from penstock.testing.folds import fold
+from penstock.testing.reference.folds import fold
 
 INT, FLOAT, SPAN, TEXT = pl.Int64(), pl.Float64(), pl.Duration("us"), pl.String()
 VALUES: dict[pl.DataType, st.SearchStrategy[Any]] = {

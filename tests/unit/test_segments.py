@@ -22,7 +22,7 @@ ALL = BucketSet(((0, BUCKETS),))
 
 def written(folder: Path, live: BucketSet = ALL):  # type: ignore[no-untyped-def]
     place = place_of(folder, fsync=False)
-    return write_segment(place, 3, ROWS, keys=["k"], buckets=BUCKETS, live=live)
+    return write_segment(place, 3, ROWS, bucket=bucket_of(["k"], BUCKETS), live=live)
 
 
 @pytest.mark.parametrize("instances", [1, 2, 5, 16])

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from penstock.compiler.cost import query_costs
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery
-from penstock.query.nodes import Aggregate
+
+_GRID_WAYS = {
+    "row": "to the cells of their row",
+    "column": "to the cells of their column",
+    "cross": "to the cells of their row and column",
+    "all": "to every instance",
+}
 
 
 def explain(query: CompiledQuery, *, mermaid: bool = False) -> str:
@@ -37,13 +43,8 @@ def _subqueries(query: CompiledQuery) -> list[str]:
 
 
 def _how(query: CompiledQuery, number: int) -> str:
-    node = query.nodes[number]
-    if not isinstance(node, Aggregate):
-        return ""
-    window = node.window
-    panes = window.size_us // window.pane_us
-    kind = "merges partials" if node.aggregation.mergeable else "keeps rows"
-    return f"  [{kind}; {panes} pane{'s' if panes > 1 else ''} a window]"
+    note = query.nodes[number].note
+    return f"  [{note}]" if note else ""
 
 
 def _instances(query: CompiledQuery, subquery: Subquery) -> str:
@@ -54,7 +55,9 @@ def _instances(query: CompiledQuery, subquery: Subquery) -> str:
 
 def _edge(query: CompiledQuery, edge: Edge) -> str:
     what = "partials" if edge.combine else "rows"
-    if edge.keys is None:
+    if edge.grid:
+        how = _GRID_WAYS[edge.grid]
+    elif edge.keys is None:
         how = "spread evenly"
     else:
         how = f"by bucket of {', '.join(edge.keys)}" if edge.keys else "to one instance"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.plan.compiled import CompiledQuery, Edge
-from penstock.query.nodes import Aggregate, Node
 
 
 def place_edges(query: CompiledQuery) -> CompiledQuery:
@@ -19,23 +18,19 @@ def place_edges(query: CompiledQuery) -> CompiledQuery:
         if target.head is None:
             continue
         node = query.nodes[target.head]
-        for producer in query.inputs[target.head]:
+        for port, producer in enumerate(query.inputs[target.head]):
             edges += [
                 Edge(
                     id=0,
                     producer=producer,
                     from_subquery=origin.id,
                     to_subquery=target.id,
-                    keys=_keys(node),
-                    combine=query.combines(target.head),
+                    port=port,
+                    keys=node.keys(port),
+                    grid=node.grid(port),
+                    combine=node.combines,
                 )
                 for origin in query.subqueries
                 if producer in origin.operators
             ]
     return replace(query, edges=tuple(replace(edge, id=i) for i, edge in enumerate(edges)))
-
-
-def _keys(node: Node) -> tuple[str, ...] | None:
-    if isinstance(node, Aggregate):
-        return node.by
-    return () if node.stateful else None

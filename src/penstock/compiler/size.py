@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from penstock.errors import ConfigError
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Sink
 
 MAX_INSTANCES = 4096
 
@@ -34,6 +33,6 @@ def size_subclusters(query: CompiledQuery, instances: int | Mapping[int, int]) -
                 allowed=f"1 to {limit} (the number of buckets)",
             )
         head = None if subquery.head is None else query.nodes[subquery.head]
-        alone = isinstance(head, Sink) and head.ordered
+        alone = head is not None and head.alone
         sized.append(replace(subquery, instances=1 if alone else count))
     return replace(query, subqueries=tuple(sized))

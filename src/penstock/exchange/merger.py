@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 
 from penstock.operators.panes import FINISHED, NOT_STARTED
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Aggregate, Source
+from penstock.query.nodes import Source
+
+_ENDS = (FINISHED, NOT_STARTED)
 
 
 def merge_seen(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
@@ -42,8 +44,7 @@ def watermarks(
         final: Whether the input has ended.
 
     A source is at its highest time less its delay. An operator is at the lowest of its inputs that
-    are not idle. An aggregate has written every result up to its input's watermark, so its own is
-    one microsecond further.
+    are not idle, or further, if it has written every result up to there.
     """
     marks: list[int] = []
     quiet: list[bool] = []
@@ -55,13 +56,9 @@ def watermarks(
         else:
             inputs = query.inputs[number]
             lowest = min([marks[i] for i in inputs if not quiet[i]] or [marks[i] for i in inputs])
-            marks.append(_after(lowest) if isinstance(node, Aggregate) else lowest)
+            marks.append(lowest if lowest in _ENDS else lowest + node.after_us)
             quiet.append(all(quiet[i] for i in inputs))
     return marks
-
-
-def _after(mark: int) -> int:
-    return mark if mark in (FINISHED, NOT_STARTED) else mark + 1
 
 
 def input_watermark(
@@ -74,5 +71,4 @@ def input_watermark(
 ) -> int:
     """Return the watermark of what comes into a stateful operator."""
     mark = watermarks(query, seen, idle=idle, final=final)[node]
-    aggregate = isinstance(query.nodes[node], Aggregate)
-    return mark - 1 if aggregate and mark not in (FINISHED, NOT_STARTED) else mark
+    return mark if mark in _ENDS else mark - query.nodes[node].after_us

@@ -18,13 +18,15 @@ import polars as pl
 from penstock.operators.chunks import PANE
 from penstock.operators.combine import columns_for, group_rows
 from penstock.operators.functions import Parts, parts_of
-from penstock.operators.kernel import UNTIL, Advanced
+from penstock.operators.hashing import key_columns
+from penstock.operators.kernel import UNTIL, Advanced, empty_results
 from penstock.operators.keys import CODE, KeyTable
 from penstock.operators.levels import WINDOW, Levels, Nodes, rows_in
 from penstock.operators.panes import NOT_STARTED, Panes
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.stateless import Refusal, refuse_failing
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate
+from penstock.query.windows import TimeWindow
 
 _SLOT = "__slot"
 _LARGE = 100_000
@@ -51,7 +53,8 @@ class AggregateKernel:
 
     def __init__(self, node: Aggregate, operator: int, ordered: bool) -> None:
         """Prepare the expressions of an aggregate node."""
-        self.node = node
+        assert isinstance(node.window, TimeWindow)
+        self.node, self.window = node, node.window
         self.by = list(node.by)
         self.operator = operator
         self.ordered = ordered
@@ -68,26 +71,14 @@ class AggregateKernel:
         self.nodes = Nodes(panes=self.panes, depth=depth, merge=self.merge)
         self.order = [*ORDER, *_told_apart_by(node)]
 
-    def prepare(self, rows: pl.LazyFrame) -> pl.LazyFrame:
+    def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that `combine` needs: keys, pane and arguments."""
         pane = pl.col(TIME).floordiv(self.panes.width_us).alias(PANE)
         order = ORDER if self.node.aggregation.needs_order else ()
         if self.parts is None:
             kept = sorted(_kept_columns(self.node) - set(self.by))
-            return rows.select(*self._keys(), *kept, *order, pane)
-        return rows.select(*self._keys(), pane, *order, *self.columns)
-
-    def _keys(self) -> list[pl.Expr]:
-        """Return the keys; 0.0 and -0.0 are one group and must have one text, or two buckets."""
-        return [
-            pl.when(pl.col(key) == 0)
-            .then(pl.lit(0.0, dtype=dtype))
-            .otherwise(pl.col(key))
-            .alias(key)
-            if (dtype := self.node.schema[key]).is_float()
-            else pl.col(key)
-            for key in self.by
-        ]
+            return rows.select(*key_columns(self.by, self.node.schema), *kept, *order, pane)
+        return rows.select(*key_columns(self.by, self.node.schema), pane, *order, *self.columns)
 
     def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
         """Return partials per group and pane; rows that must be kept stay as they are."""
@@ -168,7 +159,9 @@ class AggregateKernel:
         )
         return Advanced(state=_prune_keys(after), results=results, refusals=refusals)
 
-    def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
+    def compact(
+        self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
+    ) -> pl.DataFrame:
         """Return one delta that stands for several at a watermark."""
         rows = pl.concat([d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas])
         if self.parts is None:
@@ -255,8 +248,8 @@ class AggregateKernel:
 
     def _places(self) -> list[pl.Expr]:
         """Return the columns that say when a window is, and where its result is in the order."""
-        start = pl.col(WINDOW) * self.node.window.every_us
-        end = start + self.node.window.size_us
+        start = pl.col(WINDOW) * self.window.every_us
+        end = start + self.window.size_us
         return [
             start.cast(pl.Datetime("us")).alias("window_start"),
             end.cast(pl.Datetime("us")).alias("window_end"),
@@ -266,10 +259,7 @@ class AggregateKernel:
         ]
 
     def _empty(self) -> pl.DataFrame:
-        schema = dict(self.node.schema) | {TIME: pl.Int64()}
-        if self.ordered:
-            schema |= {SOURCE: pl.Int32(), POSITION: pl.Int64()}
-        return pl.DataFrame(schema=schema)
+        return empty_results(self.node.schema, self.ordered)
 
 
 def _engine_for(frame: pl.DataFrame) -> Literal["streaming", "in-memory"]:

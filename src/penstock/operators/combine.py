@@ -12,7 +12,6 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.operators.chunks import PANE
-from penstock.operators.functions import is_constant
 from penstock.query.aggregates import Call
 
 _LONG_RUN = 20_000
@@ -38,7 +37,7 @@ def columns_for(calls: Sequence[Call]) -> tuple[list[pl.Expr], list[Call]]:
         return pl.col(columns[text].meta.output_name())
 
     over = [
-        c if is_constant(c) else replace(c, argument=column(c.argument), keep=column(c.keep))
+        c if c.constant else replace(c, argument=column(c.argument), keep=column(c.keep))
         for c in calls
     ]
     return list(columns.values()), over

@@ -43,15 +43,9 @@ def parts_of(number: int, call: Call) -> Parts:
     name = f"__p{number}"
     parts = _BUILDERS[call.function](name, call)
     finish = parts.finish.cast(result_type(call)).alias(f"__a{number}")
-    if is_constant(call):
+    if call.constant:
         return _constant(name, Parts(partial=parts.partial, merge=parts.merge, finish=finish))
     return Parts(partial=parts.partial, merge=parts.merge, finish=finish)
-
-
-def is_constant(call: Call) -> bool:
-    """Return whether a call has no column to look at, as in ``sum(1)``."""
-    expressions = [e for e in (call.argument, call.keep) if e is not None]
-    return bool(expressions) and not any(e.meta.root_names() for e in expressions)
 
 
 def _constant(name: str, parts: Parts) -> Parts:

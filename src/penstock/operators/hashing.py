@@ -41,6 +41,16 @@ def bucket_of(
     return (stable_hash(text) % buckets).cast(pl.Int32).alias(BUCKET)
 
 
+def key_columns(keys: Sequence[str], schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
+    """Return the keys as they are hashed: 0.0 and -0.0 are one key and must have one text."""
+    return [
+        pl.when(pl.col(key) == 0).then(pl.lit(0.0, dtype=dtype)).otherwise(pl.col(key)).alias(key)
+        if (dtype := schema[key]).is_float()
+        else pl.col(key)
+        for key in keys
+    ]
+
+
 def _text(key: str, dtype: pl.DataType | None) -> pl.Expr:
     if isinstance(dtype, pl.Duration):
         return pl.col(key).to_physical().cast(pl.String)

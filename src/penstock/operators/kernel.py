@@ -3,33 +3,55 @@
 A kernel is a frozen configuration. State is an immutable value: `advance` returns a new one and
 leaves the old one as it was, so a task that is run again starts from the same state. What an epoch
 adds to the state is its delta: rows with ``__until``, the watermark at which they are no longer
-needed. Law: restoring from all deltas that are still needed gives the state that was.
+needed. Law: restoring from all deltas that are still needed gives the state that was. Results have
+the operator's number as their source and the position 0 (`placed`): they are in stream order by
+event time, operator and columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import polars as pl
 
 from penstock.operators.stateless import Refusal
+from penstock.query.nodes import POSITION, SOURCE, TIME
 
 UNTIL = "__until"
+SIDE = "__side"
+"""Which input of a binary operator a row came from: 0 is left, 1 is right."""
+FOREVER = (1 << 63) - 1
+"""As `UNTIL`: no watermark makes the row superfluous; only `Kernel.compact` can tell."""
+HIDDEN: dict[str, pl.DataType] = {TIME: pl.Int64(), SOURCE: pl.Int32(), POSITION: pl.Int64()}
+"""The types of the hidden columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advanced:
-    """What one epoch did to an operator."""
+    """What one epoch did to an operator.
+
+    ``kept`` is what it adds to the state beside `Kernel.delta`: rows that only the work itself
+    could tell, such as a key's new state.
+    """
 
     state: Any
     results: pl.DataFrame
     refusals: tuple[Refusal, ...] = ()
+    kept: pl.DataFrame = field(default_factory=pl.DataFrame)
 
 
 class Kernel(Protocol):
     """A stateful operator over frames."""
+
+    def prepare(self, rows: pl.LazyFrame, port: int) -> pl.LazyFrame:
+        """Return what is sent of rows that go to one of the operator's inputs, row by row."""
+        ...
+
+    def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
+        """Return fewer rows that mean the same to `advance`, or the rows as they are."""
+        ...
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Any:
         """Return the state at a watermark from the deltas of the past."""
@@ -43,6 +65,29 @@ class Kernel(Protocol):
         """Take the rows of an epoch and everything that the new watermark makes final."""
         ...
 
-    def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
-        """Return one delta that stands for several at a watermark."""
+    def compact(
+        self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
+    ) -> pl.DataFrame:
+        """Return one delta that stands for several at a watermark.
+
+        Args:
+            deltas: The deltas.
+            watermark: The operator's watermark.
+            whole: Whether no other delta has older rows, so that a note that a key's state is gone
+                has nothing left to say.
+        """
         ...
+
+
+def placed(results: pl.LazyFrame, operator: int, ordered: bool) -> pl.LazyFrame:
+    """Return results, which have their event time, with their place in stream order if wanted."""
+    if not ordered:
+        return results
+    return results.with_columns(
+        pl.lit(operator, dtype=pl.Int32).alias(SOURCE), pl.lit(0, dtype=pl.Int64).alias(POSITION)
+    )
+
+
+def empty_results(schema: Mapping[str, pl.DataType], ordered: bool) -> pl.DataFrame:
+    """Return no results, with the columns that results have."""
+    return pl.DataFrame(schema=dict(schema) | (HIDDEN if ordered else {TIME: pl.Int64()}))

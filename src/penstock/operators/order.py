@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from penstock.operators.kernel import UNTIL, Advanced
+from penstock.operators.kernel import UNTIL, Advanced, empty_results
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.query.nodes import ORDER, TIME, Sink
 
@@ -31,6 +31,14 @@ class OrderKernel:
         self.node = node
         self.columns = [*node.schema, *ORDER]
         self.sort = [*ORDER, *[c for c, dtype in node.schema.items() if not dtype.is_nested()]]
+
+    def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
+        """Return the columns of the sink, and the order."""
+        return rows.select(self.columns)
+
+    def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows as they are."""
+        return prepared
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
         """Return the rows that still wait at a watermark."""
@@ -53,18 +61,15 @@ class OrderKernel:
         waiting = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
         if any(frame.height for frame in waiting):
             runs = add_run(runs, _by_time(waiting), _by_time)
-        empty = pl.DataFrame(schema=dict(self.node.schema) | _ORDER_SCHEMA)
+        empty = empty_results(self.node.schema, ordered=True)
         return Advanced(state=Waiting(runs), results=pl.concat([empty, *ready]).sort(self.sort))
 
-    def compact(self, deltas: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
+    def compact(
+        self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
+    ) -> pl.DataFrame:
         """Return one delta with the rows that still wait."""
         return pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
 
 
 def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
     return Run.of(pl.concat(frames, rechunk=True), TIME)
-
-
-_ORDER_SCHEMA: dict[str, pl.DataType] = dict(
-    zip(ORDER, (pl.Int64(), pl.Int32(), pl.Int64()), strict=True)
-)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from penstock.query.expressions import first_line
-from penstock.query.nodes import ORDER, Apply, Filter, Map, Node, Sink, Union
+from penstock.query.nodes import ORDER, Apply, Explode, Filter, Map, Node, Sink, Union
 
 Step = Callable[[pl.DataFrame], pl.DataFrame]
 CAREFUL = pl.QueryOptFlags.none()
@@ -32,7 +32,7 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
     """Return what a stateless operator makes of its inputs.
 
     Args:
-        node: A map, filter, union, apply or unordered sink.
+        node: A map, filter, union, explode, apply or unordered sink.
         frames: One frame for each input that has rows here.
         columns: The columns that a union gives, in order; inputs may carry more.
     """
@@ -45,6 +45,8 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
         return frame.filter(node.predicate)
     if isinstance(node, Apply):
         return _apply(node, frame.collect(optimizations=CAREFUL)).lazy()
+    if isinstance(node, Explode):
+        return _explode(node, frame)
     assert isinstance(node, Sink)
     return frame
 
@@ -55,6 +57,13 @@ def _map(node: Map, frame: pl.LazyFrame) -> pl.LazyFrame:
         return frame.with_columns(expressions)
     hidden = [name for name in ORDER if name in frame.collect_schema()]
     return frame.select(*expressions, *hidden)
+
+
+def _explode(node: Explode, frame: pl.LazyFrame) -> pl.LazyFrame:
+    rows = frame.filter(pl.col(node.column).list.len() > 0).explode(node.column)
+    dtype = node.inputs[0].schema[node.column]
+    assert isinstance(dtype, pl.List)
+    return rows.unnest(node.column) if isinstance(dtype.inner, pl.Struct) else rows
 
 
 def _apply(node: Apply, frame: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.query.nodes import Aggregate, Frame, Node, Sink, Source
+from penstock.plan.buckets import BucketMap
+from penstock.plan.grid import Grid
+from penstock.query.nodes import Frame, Node, Sink, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +30,9 @@ class Subquery:
 class Edge:
     """Rows that go from one subquery to the head of another.
 
-    ``keys`` routes by bucket of those columns, None spreads rows evenly; with ``combine`` the load
-    balancer sends partial aggregates instead of rows.
+    ``port`` is the place of the rows among the head's inputs. ``keys`` routes by bucket of those
+    columns, None spreads rows evenly; ``grid`` says how on a grid (`Node.grid`). With ``combine``
+    the load balancer sends partial aggregates instead of rows.
     """
 
     id: int
@@ -37,6 +40,8 @@ class Edge:
     from_subquery: int
     to_subquery: int
     keys: tuple[str, ...] | None
+    port: int = 0
+    grid: str = ""
     combine: bool = False
 
 
@@ -117,10 +122,16 @@ class CompiledQuery:
         place = same.index(node)
         return f"{kind.__name__.lower()}-{place}"
 
-    def combines(self, node: int) -> bool:
-        """Return whether rows for an operator are combined before the shuffle."""
-        target = self.nodes[node]
-        return isinstance(target, Aggregate) and target.aggregation.mergeable
+    def grid_of(self, subquery: int) -> Grid | None:
+        """Return the grid of a subquery whose head is on one."""
+        head = self.subqueries[subquery].head
+        on_grid = head is not None and self.nodes[head].grid(0)
+        return Grid.of(self.buckets) if on_grid else None
+
+    def owners(self, subquery: int) -> BucketMap:
+        """Return the map that spreads the buckets (or cells) of a subquery evenly."""
+        grid, instances = self.grid_of(subquery), self.subqueries[subquery].instances
+        return grid.owners(instances) if grid else BucketMap.even(self.buckets, instances)
 
     def edges_into(self, subquery: int) -> tuple[Edge, ...]:
         """Return the edges that end at a subquery."""

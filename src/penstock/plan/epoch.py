@@ -19,7 +19,7 @@ class SegmentRef:
     """A segment file and the buckets for which it still counts.
 
     If compaction made it, ``merged`` names the segments whose rows it holds, and ``merged_rows`` is
-    how many they had.
+    how many they had. ``oldest`` is the first epoch of which it may have rows.
     """
 
     name: str
@@ -30,11 +30,17 @@ class SegmentRef:
     live: tuple[tuple[int, int], ...]
     merged: tuple[str, ...] = ()
     merged_rows: int = 0
+    oldest: int = 0
 
     @property
     def buckets(self) -> BucketSet:
         """The buckets for which the segment still counts."""
         return BucketSet(self.live)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that wrote it; it has rows of no later one."""
+        return int(self.name[:12])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +78,15 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlan:
-    """Everything that the tasks of an epoch need to know beside the query and the rows."""
+    """Everything that the tasks of an epoch need to know beside the query and the rows.
+
+    ``writer`` is the run that plans, ``last_writer`` the one that committed the epoch before.
+    """
 
     epoch: int
     checkpoint: str
+    writer: str = ""
+    last_writer: str = ""
     seen: Mapping[int, int] = field(default_factory=dict)
     rows_before: Mapping[int, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)

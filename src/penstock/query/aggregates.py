@@ -41,6 +41,12 @@ class Call:
         """What makes two calls the same."""
         return self.function, str(self.argument), str(self.keep), self.parameter
 
+    @property
+    def constant(self) -> bool:
+        """Whether the call has no column to look at, as in ``sum(1)``."""
+        expressions = [e for e in (self.argument, self.keep) if e is not None]
+        return bool(expressions) and not any(e.meta.root_names() for e in expressions)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregation:
@@ -63,6 +69,32 @@ class Aggregation:
     def needs_order(self) -> bool:
         """Whether the result depends on the order of rows."""
         return self.calls is None or any(c.function in ORDERED_CALLS for c in self.calls)
+
+    @property
+    def reads(self) -> set[str]:
+        """The columns that the values are computed from."""
+        if self.calls is None:
+            read = [*self.outer]
+        else:
+            read = [e for call in self.calls for e in (call.argument, call.keep) if e is not None]
+        return {name for expression in read for name in expression.meta.root_names()}
+
+    @property
+    def texts(self) -> list[str]:
+        """What is computed, in words that change exactly if its meaning does."""
+        if self.calls is None:
+            return [str(expression) for expression in self.outer]
+        return [
+            f"{call.function}({call.argument}) where {call.keep} [{call.parameter}] {call.dtype}"
+            for call in self.calls
+        ]
+
+    @property
+    def merges(self) -> list[str] | None:
+        """How partials are merged, so that state can be read without the query."""
+        if self.calls is None:
+            return None
+        return ["constant" if call.constant else call.function for call in self.calls]
 
 
 def take_apart(values: Mapping[str, pl.Expr], schema: Schema) -> Aggregation:

@@ -6,7 +6,7 @@ the stream that holds the node, never a half-made node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.query.aggregates import Aggregation
-from penstock.query.windows import TimeWindow
+from penstock.query.windows import CountWindow, TimeWindow, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkFrame
@@ -43,6 +43,54 @@ class Node:
     def title(self) -> str:
         """What the operator does, in a few words."""
         return type(self).__name__.lower()
+
+    @property
+    def note(self) -> str:
+        """How the operator works, for plans; may be empty."""
+        return ""
+
+    @property
+    def combines(self) -> bool:
+        """Whether rows for the operator are combined to fewer before they are shuffled."""
+        return False
+
+    @property
+    def alone(self) -> bool:
+        """Whether the operator has one instance, because it looks at the stream as a whole."""
+        return False
+
+    @property
+    def after_us(self) -> int:
+        """How far the watermark of the results is past that of the input, in microseconds.
+
+        An operator that has written every result up to its input's watermark is one microsecond
+        further.
+        """
+        return 0
+
+    def keys(self, port: int) -> tuple[str, ...] | None:
+        """Return the columns by which rows of an input are routed; None spreads them evenly."""
+        return () if self.stateful else None
+
+    def grid(self, port: int) -> str:
+        """Return where rows of an input go on a grid of cells; empty if there is no grid.
+
+        ``row``: to the cells of their row; ``column``: of their column; ``cross``: of both;
+        ``all``: to every cell.
+        """
+        return ""
+
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        return wanted
+
+    def wants_order(self, ordered: bool) -> bool:
+        """Return whether input rows must carry their order, if results have to or not."""
+        return ordered
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the operator's state depends on, as plain values for the checkpoint."""
+        return {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -109,6 +157,11 @@ class Map(Node):
     keep: bool
     texts: tuple[str, ...] = ()
 
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        computed = {name for name, _ in self.columns}
+        return (wanted - computed if self.keep else set()) | roots(e for _, e in self.columns)
+
     @property
     def title(self) -> str:
         """What the operator does, in a few words."""
@@ -124,6 +177,10 @@ class Filter(Node):
     predicate: pl.Expr
     text: str
     label: str = "filter"
+
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        return wanted | roots([self.predicate])
 
     @property
     def title(self) -> str:
@@ -143,6 +200,10 @@ class Apply(Node):
     function: Callable[[pl.DataFrame], pl.DataFrame]
     name: str
 
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        return set(self.inputs[0].schema)
+
     @property
     def title(self) -> str:
         """What the operator does, in a few words."""
@@ -150,17 +211,77 @@ class Apply(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Explode(Node):
+    """One row for each element of a list; a struct's fields become columns."""
+
+    column: str
+
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        return (wanted & set(self.inputs[0].schema)) | {self.column}
+
+    @property
+    def title(self) -> str:
+        """What the operator does, in a few words."""
+        return f"explode {self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Aggregate(Node):
     """Aggregates per group and window."""
 
     by: tuple[str, ...]
-    window: TimeWindow
+    window: Window
     aggregation: Aggregation
 
     @property
     def stateful(self) -> bool:
         """Whether the operator keeps rows or results from one epoch to the next."""
         return True
+
+    @property
+    def note(self) -> str:
+        """How the operator works, for plans."""
+        kind = "merges partials" if self.combines else "keeps rows"
+        if not isinstance(self.window, TimeWindow):
+            return kind
+        panes = self.window.size_us // self.window.pane_us
+        return f"{kind}; {panes} pane{'s' if panes > 1 else ''} a window"
+
+    @property
+    def combines(self) -> bool:
+        """Whether rows for the operator are combined to fewer before they are shuffled."""
+        return self.aggregation.mergeable and not isinstance(self.window, CountWindow)
+
+    @property
+    def after_us(self) -> int:
+        """How far the watermark of the results is past that of the input, in microseconds."""
+        return 0 if isinstance(self.window, CountWindow) else 1
+
+    def keys(self, port: int) -> tuple[str, ...] | None:
+        """Return the columns by which rows of an input are routed."""
+        return self.by
+
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        return set(self.by) | self.aggregation.reads
+
+    def wants_order(self, ordered: bool) -> bool:
+        """Return whether input rows must carry their order, if results have to or not."""
+        return self.aggregation.needs_order or isinstance(self.window, CountWindow)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the operator's state depends on, as plain values for the checkpoint."""
+        facts = {
+            "by": {key: str(self.schema[key]) for key in self.by},
+            "keys": list(self.by),  # buckets depend on their order
+            "window": str(self.window),
+            "values": self.aggregation.texts,
+            "merges": self.aggregation.merges if self.combines else None,
+        }
+        return facts | (
+            {"pane_us": self.window.pane_us} if isinstance(self.window, TimeWindow) else {}
+        )
 
     @property
     def title(self) -> str:
@@ -184,6 +305,23 @@ class Sink(Node):
         return self.ordered
 
     @property
+    def alone(self) -> bool:
+        """Whether the operator has one instance, because it looks at the stream as a whole."""
+        return self.ordered
+
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed to give the wanted columns."""
+        return set(self.schema)
+
+    def wants_order(self, ordered: bool) -> bool:
+        """Return whether input rows must carry their order, if results have to or not."""
+        return self.ordered or ordered
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the operator's state depends on, as plain values for the checkpoint."""
+        return {"columns": {key: str(dtype) for key, dtype in self.schema.items()}}
+
+    @property
     def title(self) -> str:
         """What the operator does, in a few words."""
         where = f" {self.target}" if isinstance(self.target, str) else ""
@@ -199,6 +337,11 @@ class Sink(Node):
 
 def _sink_elsewhere(fields: dict[str, Any]) -> Sink:
     return Sink(**fields)
+
+
+def roots(expressions: Iterable[pl.Expr]) -> set[str]:
+    """Return the columns that some expressions read."""
+    return {name for expression in expressions for name in expression.meta.root_names()}
 
 
 def topological(sinks: tuple[Sink, ...]) -> tuple[Node, ...]:

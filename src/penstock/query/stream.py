@@ -15,6 +15,7 @@ import polars as pl
 from penstock.errors import QueryError
 from penstock.query import nodes
 from penstock.query.aggregates import infer_aggregate, take_apart, value_types
+from penstock.query.explode import explode_node
 from penstock.query.expressions import (
     UNKNOWN,
     ExpressionLike,
@@ -23,7 +24,7 @@ from penstock.query.expressions import (
     parse,
     unknown_column,
 )
-from penstock.query.windows import TimeWindow
+from penstock.query.windows import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -174,8 +175,21 @@ class Stream:
         node = nodes.Apply(inputs=(self._node,), schema=declared, function=function, name=label)
         return self._then(node, found)
 
+    def explode(self, column: str) -> Stream:
+        """Make one row of each element of a list column; an empty or null list gives none.
+
+        Where the elements are structs, their fields become columns. The event time stays.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"tags": ["a", "b"], "ts": ps.at("2024-01-01")}], time="ts")
+        >>> s.explode("tags").schema["tags"]
+        String
+        """
+        node, found = explode_node(self._node, column)
+        return self._then(node, found)
+
     def aggregate(
-        self, *, window: TimeWindow, by: str | Iterable[str] = (), **values: ExpressionLike
+        self, *, window: Window, by: str | Iterable[str] = (), **values: ExpressionLike
     ) -> Stream:
         """Aggregate per group and window.
 
@@ -184,7 +198,7 @@ class Stream:
         end. Any arithmetic around aggregates works; what cannot be merged keeps its rows.
 
         Args:
-            window: `tumbling` or `sliding`.
+            window: `tumbling`, `sliding`, `count_window` or `session`.
             by: The grouping columns; none means one group.
             values: Named aggregate expressions, such as ``calls="count(*)"``.
         """

@@ -1,7 +1,10 @@
-"""Time windows: aligned, half-open, cut into panes.
+"""Windows: by time, by count of rows, by session.
 
-Law: a row at time t is in exactly the windows ``[start, start + size)`` with
-``start <= t < start + size`` and ``start`` a multiple of the advance; so it is in exactly one pane.
+Laws: a row at time t is in exactly the time windows ``[start, start + size)`` with
+``start <= t < start + size`` and ``start`` a multiple of the advance, so it is in exactly one pane;
+row n of a group (from 0, in stream order) is in exactly the count windows k with
+``k * every <= n < k * every + size``; two neighbouring rows of a group are in one session exactly
+if they are less than the gap apart.
 """
 
 from __future__ import annotations
@@ -44,6 +47,45 @@ class TimeWindow:
         return f"sliding {format_duration(self.size_us)} every {format_duration(self.every_us)}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountWindow:
+    """A window of ``size`` rows of a group that begins every ``every`` rows."""
+
+    size: int
+    every: int
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the window, as sentences."""
+        if 1 <= self.every <= self.size:
+            return []
+        return [
+            "a count window has at least one row and advances by at least one and at most its "
+            f"size; size={self.size!r}, every={self.every!r}"
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.size} rows" + ("" if self.every == self.size else f" every {self.every}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindow:
+    """Rows of a group that follow one another in less than ``gap_us`` microseconds."""
+
+    gap_us: int
+
+    def problems(self) -> list[str]:
+        """Return what is wrong with the window, as sentences."""
+        if self.gap_us > 0:
+            return []
+        return [f"session gap must be positive; gap={format_duration(self.gap_us)!r}"]
+
+    def __str__(self) -> str:
+        return f"sessions with gaps under {format_duration(self.gap_us)}"
+
+
+Window = TimeWindow | CountWindow | SessionWindow
+
+
 def tumbling(size: Duration) -> TimeWindow:
     """Return windows that follow one another without overlap.
 
@@ -62,3 +104,23 @@ def sliding(size: Duration, *, every: Duration) -> TimeWindow:
     ('sliding 1h every 1m', 60000000)
     """
     return TimeWindow(size_us=parse_duration(size), every_us=parse_duration(every))
+
+
+def count_window(size: int, *, every: int | None = None) -> CountWindow:
+    """Return windows of ``size`` rows of a group that begin every ``every`` rows.
+
+    Rows are counted in stream order. Without ``every`` windows follow one another.
+
+    >>> str(count_window(100, every=10))
+    '100 rows every 10'
+    """
+    return CountWindow(size=size, every=size if every is None else every)
+
+
+def session(gap: Duration) -> SessionWindow:
+    """Return windows of rows that follow one another in less than ``gap``.
+
+    >>> str(session("30 minutes"))
+    'sessions with gaps under 30m'
+    """
+    return SessionWindow(gap_us=parse_duration(gap))

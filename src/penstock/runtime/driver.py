@@ -172,6 +172,7 @@ class Driver:
             sinks=self.outputs.plans,
             now=self._planned_at(epoch),
             final=final,
+            writer=self.writer,
         )
         try:
             reports = tuple(execute(self.query, plan))

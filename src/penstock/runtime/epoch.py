@@ -13,7 +13,7 @@ from penstock.config import Config
 from penstock.errors import RefusedLimitError
 from penstock.exchange.merger import merge_seen
 from penstock.operators.panes import NOT_STARTED
-from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, SegmentRef, SinkPlan, TaskReport
 from penstock.query.nodes import Source
@@ -32,6 +32,7 @@ def make_plan(
     sinks: Mapping[int, SinkPlan],
     now: float,
     final: bool = False,
+    writer: str = "",
 ) -> EpochPlan:
     """Return the plan of an epoch.
 
@@ -44,12 +45,15 @@ def make_plan(
         sinks: Where the rows of sinks go.
         now: The time, for telling idle sources.
         final: Whether the input has ended.
+        writer: The run that plans.
     """
     last = before or Manifest(epoch=-1)
     idle = _idle(query, last, now)
     return EpochPlan(
         epoch=epoch,
         checkpoint=checkpoint,
+        writer=writer,
+        last_writer=last.writer,
         seen=last.seen,
         rows_before=last.rows_before,
         watermarks=last.watermarks,
@@ -57,7 +61,7 @@ def make_plan(
         segments=last.segments,
         final=final,
         floors=_floors(query, last) if may_idle(query) else {},
-        maps={s.id: BucketMap.even(query.buckets, s.instances) for s in query.subqueries},
+        maps={s.id: query.owners(s.id) for s in query.subqueries},
         sinks=sinks,
         fsync=config.fsync,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from penstock.operators.aggregate import AggregateKernel
 from penstock.operators.fallible import may_fail
+from penstock.operators.kernel import HIDDEN, Kernel
+from penstock.operators.kernels import kernel_of
 from penstock.operators.stateless import CAREFUL, Refusal, refuse_failing, transform
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery
-from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate, Sink, Union
+from penstock.query.nodes import ORDER, TIME, Sink, Union
 
 Frames = Mapping[int, pl.DataFrame]
 
@@ -159,28 +160,25 @@ def columns_of(query: CompiledQuery, number: int, like: pl.DataFrame | None = No
 
 
 def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
-    types = dict(query.nodes[number].schema) | {
-        TIME: pl.Int64(),
-        SOURCE: pl.Int32(),
-        POSITION: pl.Int64(),
-    }
+    types = dict(query.nodes[number].schema) | HIDDEN
     return pl.DataFrame(schema={name: types[name] for name in columns_of(query, number)})
 
 
 def _leaving(query: CompiledQuery, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Return the columns of the rows that go over an edge."""
-    kernel = _aggregate_at(query, edge)
-    return kernel.prepare(rows) if kernel else rows.select(columns_of(query, edge.producer))
+    kernel = _kernel_at(query, edge)
+    if kernel is None:
+        return rows.select(columns_of(query, edge.producer))
+    return kernel.prepare(rows, edge.port)
 
 
 def _combined(query: CompiledQuery, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
     """Return what the load balancer sends: partials where it may combine, rows otherwise."""
-    kernel = _aggregate_at(query, edge)
-    return kernel.combine(rows) if kernel else rows
+    kernel = _kernel_at(query, edge)
+    return rows if kernel is None else kernel.combine(rows)
 
 
-def _aggregate_at(query: CompiledQuery, edge: Edge) -> AggregateKernel | None:
+def _kernel_at(query: CompiledQuery, edge: Edge) -> Kernel | None:
     head = query.subqueries[edge.to_subquery].head
     assert head is not None
-    node = query.nodes[head]
-    return AggregateKernel(node, head, ordered=False) if isinstance(node, Aggregate) else None
+    return kernel_of(query, head) if query.nodes[head].stateful else None

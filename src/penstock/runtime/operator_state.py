@@ -12,10 +12,10 @@ from typing import Any
 
 import polars as pl
 
+from penstock.exchange.placement import Placement
 from penstock.operators.kernel import UNTIL, Kernel
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.stateless import Refusal
-from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
 from penstock.state import cache, compaction
 from penstock.state.files import place_of
@@ -32,19 +32,17 @@ class OperatorState:
         *,
         plan: EpochPlan,
         operator: str,
-        keys: Sequence[str],
         kernel: Kernel,
-        owners: BucketMap,
-        instance: int,
+        placement: Placement,
     ) -> None:
-        """Find the segments that hold this instance's buckets."""
-        self.plan, self.operator, self.keys, self.kernel = plan, operator, keys, kernel
-        self.buckets = len(owners.owners)
-        self.mine: BucketSet = owners.owned_by(instance)
+        """Find the segments that hold the rows that this instance reads."""
+        self.plan, self.operator, self.kernel = plan, operator, kernel
+        self.placement = placement
+        self.reads, self.writes = placement.reads, placement.writes
         self.folder = place_of(plan.checkpoint, fsync=plan.fsync) / "state" / operator
         self.before = plan.watermarks.get(operator, NOT_STARTED)
         refs = plan.segments.get(operator, ())
-        self.refs = [ref for ref in refs if ref.buckets & self.mine]
+        self.refs = [ref for ref in refs if ref.buckets & self.reads]
         self.watermark = self.before
         self.added: tuple[SegmentRef, ...] = ()
         self.dropped: dict[str, Ranges] = {}
@@ -59,26 +57,35 @@ class OperatorState:
             written = writer.submit(self._keep, self.kernel.delta(arrived))
             done = self.kernel.advance(state, arrived, watermark)
             written.result()
+        self._keep(done.kept)
         self.refusals = done.refusals
         self._expire()
         self._compact()
-        cache.put(self._key(self.refs, watermark), done.state)
+        cache.put(self._key(self.plan.writer, self.plan.epoch, self.watermark), done.state)
         return done.results
 
     def _load(self) -> Any:
-        state = cache.get(self._key(self.refs, self.before))
+        state = cache.get(self._key(self.plan.last_writer, self.plan.epoch - 1, self.before))
         if state is None:
             self.hit = not self.refs
-            deltas = [read_segment(self.folder, ref, self.mine) for ref in self.refs]
+            deltas = [read_segment(self.folder, ref, self.reads) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
         return state
 
-    def _key(self, refs: Sequence[SegmentRef], watermark: int) -> cache.Key:
-        return cache.cache_key(self.plan.checkpoint, self.operator, self.mine, watermark, refs)
+    def _key(self, writer: str, epoch: int, watermark: int) -> cache.Key:
+        """Return the name of the state after an epoch.
+
+        What others write has names that are not known here. But a run that commits an epoch has run
+        it on one input, and a task is a function of its input, so the run and the epoch will do.
+        """
+        by_run = f"{writer} {epoch}" if self.placement.shared else ""
+        refs = () if by_run else self.refs
+        where = f"{self.plan.checkpoint} {by_run}"
+        return cache.cache_key(where, self.operator, self.reads, watermark, refs)
 
     def _keep(self, delta: pl.DataFrame) -> None:
         if delta.height:
-            delta = delta.filter(pl.col(UNTIL) > self.watermark)
+            delta = self.placement.written(delta.filter(pl.col(UNTIL) > self.watermark))
         if delta.height:
             self._write(delta)
 
@@ -87,32 +94,40 @@ class OperatorState:
             self.folder,
             self.plan.epoch,
             rows,
-            keys=self.keys,
-            buckets=self.buckets,
-            live=self.mine,
+            bucket=self.placement.bucket(rows),
+            live=self.writes,
             merged=merged,
         )
         self.added = (*self.added, ref)
         self.refs.append(ref)
 
     def _expire(self) -> None:
-        self._drop([ref for ref in self.refs if ref.until <= self.watermark])
+        self._drop([ref for ref in self._written() if ref.until <= self.watermark])
+
+    def _written(self) -> list[SegmentRef]:
+        """Return the segments that have rows of buckets which this instance writes."""
+        return [ref for ref in self.refs if ref.buckets & self.writes]
 
     def _drop(self, gone: Sequence[SegmentRef]) -> None:
         names = {ref.name for ref in gone}
         new = {ref.name for ref in self.added}
-        self.dropped |= {r.name: (r.buckets & self.mine).ranges for r in gone if r.name not in new}
+        self.dropped |= {
+            r.name: (r.buckets & self.writes).ranges for r in gone if r.name not in new
+        }
         self.added = tuple(ref for ref in self.added if ref.name not in names)
         self.refs = [ref for ref in self.refs if ref.name not in names]
 
     def _compact(self) -> None:
         new = {ref.name for ref in self.added}
         # What is merged has to be in the manifest before, so that a damaged result can be repaired.
-        chosen = compaction.choose([ref for ref in self.refs if ref.name not in new])
+        known = [ref for ref in self._written() if ref.name not in new]
+        chosen = compaction.choose(known)
         if not chosen:
             return
-        deltas = [read_segment(self.folder, ref, self.mine) for ref in chosen]
-        merged = self.kernel.compact(deltas, self.watermark)
+        last = max(ref.epoch for ref in chosen)
+        whole = all(ref.oldest > last for ref in known if ref not in chosen)
+        deltas = [read_segment(self.folder, ref, self.writes) for ref in chosen]
+        merged = self.kernel.compact(deltas, self.watermark, whole)
         self._drop(chosen)
         if merged.height:
             self._write(merged, chosen)

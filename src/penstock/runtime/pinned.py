@@ -16,9 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import CheckpointError
-from penstock.operators.functions import is_constant
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Aggregate, Apply, Files, Filter, Map, Sink, Source, Union
+from penstock.query.nodes import Apply, Explode, Files, Filter, Map, Sink, Source, Union
 from penstock.state.files import Place, place_of, sha256
 from penstock.state.sealed import seal, unseal
 
@@ -39,16 +38,9 @@ def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
     for number in query.stateful:
         node, name = query.nodes[number], query.operator_name(number)
         facts[f"{name} input"] = [_text(query, child) for child in query.inputs[number]]
-        if isinstance(node, Aggregate):
-            facts[f"{name} by"] = {key: str(node.schema[key]) for key in node.by}
-            facts[f"{name} keys"] = list(node.by)  # buckets depend on their order
-            facts[f"{name} window"] = str(node.window)
-            facts[f"{name} values"] = _values(node)
-            facts[f"{name} pane_us"] = node.window.pane_us
-            facts[f"{name} merges"] = _merges(node)
-        elif isinstance(node, Sink):
+        facts |= {f"{name} {fact}": value for fact, value in node.facts().items()}
+        if isinstance(node, Sink):
             facts[f"{name} target"] = sink_name(node)
-            facts[f"{name} columns"] = {key: str(dtype) for key, dtype in node.schema.items()}
     return facts
 
 
@@ -92,6 +84,8 @@ def _step(node: Any) -> str:
         return f"{'map' if node.keep else 'select'} {columns}"
     if isinstance(node, Filter):
         return f"filter {node.predicate}"
+    if isinstance(node, Explode):
+        return f"explode {node.column}"
     assert isinstance(node, Apply)
     return f"apply {node.name} [{_code(node.function)}]"
 
@@ -103,24 +97,6 @@ def _code(function: Callable[..., Any]) -> str:
     except (OSError, TypeError, SyntaxError, ValueError):
         return "no source"
     return sha256(ast.dump(tree).encode())[:16]
-
-
-def _values(node: Aggregate) -> list[str]:
-    calls = node.aggregation.calls
-    if calls is None:
-        return [str(expression) for expression in node.aggregation.outer]
-    return [
-        f"{call.function}({call.argument}) where {call.keep} [{call.parameter}] {call.dtype}"
-        for call in calls
-    ]
-
-
-def _merges(node: Aggregate) -> list[str] | None:
-    """Return how partials are merged, so that state can be read without the query."""
-    calls = node.aggregation.calls
-    if calls is None:
-        return None
-    return ["constant" if is_constant(call) else call.function for call in calls]
 
 
 def pin(root: Place, facts: Facts) -> None:

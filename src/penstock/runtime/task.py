@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from penstock.exchange.balancer import split_by_key, spread
+from penstock.exchange.balancer import split_by_key, split_on_grid, spread
 from penstock.exchange.merger import input_watermark, merge_seen
 from penstock.exchange.payload import Payload, to_bytes, to_frame
-from penstock.operators.aggregate import AggregateKernel
-from penstock.operators.kernel import Kernel
-from penstock.operators.order import OrderKernel
+from penstock.exchange.placement import placement_of
+from penstock.operators.kernels import kernel_of
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery, Unit
 from penstock.plan.epoch import (
     EpochPlan,
@@ -27,7 +26,6 @@ from penstock.plan.epoch import (
     StagedFile,
     TaskReport,
 )
-from penstock.query.nodes import Aggregate, Sink
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
 from penstock.runtime.operator_state import OperatorState
@@ -154,16 +152,20 @@ class _UnitRun:
         assert subquery.head is not None
         head, name = subquery.head, self.query.operator_name(subquery.head)
         before = self.plan.watermarks.get(name)
-        plan = self.plan
+        plan, owners = self.plan, self.plan.maps[subquery.id]
         idle = frozenset(n for n in plan.idle if self.seen.get(n) == plan.seen.get(n))
         mark = input_watermark(self.query, self.seen, head, idle=idle, final=plan.final)
         state = OperatorState(
             plan=self.plan,
             operator=name,
-            keys=self._keys(head),
-            kernel=kernel_of(self.query, head),
-            owners=self.plan.maps[subquery.id],
-            instance=self.instance,
+            kernel=kernel_of(self.query, head, owners.owned_by(self.instance)),
+            placement=placement_of(
+                self.query.nodes[head],
+                self.query.buckets,
+                owners,
+                self.instance,
+                self.query.grid_of(subquery.id),
+            ),
         )
         results = state.advance(frames, mark if before is None else max(mark, before))
         self.letters.add_refusals(state.refusals, sources=len(self.query.sources))
@@ -172,10 +174,6 @@ class _UnitRun:
         self.hits += state.hit
         self.misses += not state.hit
         return results
-
-    def _keys(self, head: int) -> tuple[str, ...]:
-        node = self.query.nodes[head]
-        return node.by if isinstance(node, Aggregate) else ()
 
     def _finish(self, subquery: Subquery, work: Work) -> None:
         """Run the stateless operators, stage what goes to sinks, send what goes on."""
@@ -195,13 +193,7 @@ class _UnitRun:
             return
         since = time.perf_counter()
         target = self.query.unit_of(edge.to_subquery)
-        owners = self.plan.maps[edge.to_subquery]
-        parts = (
-            spread(frame, target.instances)
-            if edge.keys is None
-            else (split_by_key(frame, edge.keys, owners))
-        )
-        for instance, part in enumerate(parts):
+        for instance, part in enumerate(self._parts(edge, frame)):
             body = to_bytes(part) if part.height else b""
             self.outbox.append(
                 Payload(
@@ -214,6 +206,15 @@ class _UnitRun:
                 )
             )
         self._timed("send", since)
+
+    def _parts(self, edge: Edge, frame: pl.DataFrame) -> list[pl.DataFrame]:
+        """Return what each instance of the next subquery gets."""
+        owners, grid = self.plan.maps[edge.to_subquery], self.query.grid_of(edge.to_subquery)
+        if grid is not None:
+            return split_on_grid(frame, edge.keys or (), edge.grid, grid, owners)
+        if edge.keys is None:
+            return spread(frame, owners.instances)
+        return split_by_key(frame, edge.keys, owners)
 
     def _stage(self, kind: str, operator: int, frame: pl.DataFrame) -> None:
         if not frame.height:
@@ -249,12 +250,3 @@ class _UnitRun:
             cache_misses=self.misses,
             seconds=self.seconds,
         ).to_json()
-
-
-def kernel_of(query: CompiledQuery, number: int) -> Kernel:
-    """Return the kernel of a stateful operator."""
-    node = query.nodes[number]
-    if isinstance(node, Aggregate):
-        return AggregateKernel(node, number, number in query.ordered)
-    assert isinstance(node, Sink)
-    return OrderKernel(node)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from penstock.errors import CheckpointError
-from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.operators.hashing import BUCKET
 from penstock.operators.kernel import UNTIL
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
@@ -24,13 +24,12 @@ def write_segment(
     epoch: int,
     rows: pl.DataFrame,
     *,
-    keys: Sequence[str],
-    buckets: int,
+    bucket: pl.Expr,
     live: BucketSet,
     merged: Sequence[SegmentRef] = (),
 ) -> SegmentRef:
     """Write state rows of the ``live`` buckets as a new segment; its name is never used again."""
-    ordered = rows.with_columns(bucket_of(keys, buckets, rows.schema)).sort(BUCKET)
+    ordered = rows.with_columns(bucket.alias(BUCKET)).sort(BUCKET)
     buffer = io.BytesIO()
     ordered.write_ipc(buffer, compression="lz4")
     data = buffer.getvalue()
@@ -47,6 +46,7 @@ def write_segment(
         live=live.ranges,
         merged=tuple(ref.name for ref in merged),
         merged_rows=sum(ref.rows for ref in merged),
+        oldest=min((ref.oldest for ref in merged), default=epoch),
     )
 
 

@@ -16,12 +16,12 @@ import polars as pl
 
 from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.operators.kernel import UNTIL
+from penstock.operators.kernels import kernel_of
 from penstock.operators.panes import NOT_STARTED
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Aggregate
 from penstock.runtime.outputs import read_side_output
-from penstock.runtime.task import kernel_of
 from penstock.sinks.publish import read_published
 from penstock.state.files import FileSystem, LocalFiles, Place, place_of
 from penstock.state.manifests import Manifest, ManifestLog

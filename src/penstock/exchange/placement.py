@@ -1,0 +1,81 @@
+"""Placement: which state rows belong to which bucket, and which of them an instance has.
+
+An operator with keys reads and writes the rows of the buckets that it owns. On a grid several
+instances work with the same row, and one of them writes it: the owner of the first cell of the
+row's bucket. Law: every state row is written by exactly one instance, and read by all that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.operators.kernel import SIDE
+from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.grid import Grid
+from penstock.query.nodes import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """The state rows of one instance of an operator.
+
+    ``keys`` are the columns that a row's bucket depends on, one tuple for each side of a grid.
+    """
+
+    keys: tuple[tuple[str, ...], ...]
+    buckets: int
+    reads: BucketSet
+    writes: BucketSet
+    grid: Grid | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether other instances write rows that this one reads."""
+        return self.reads != self.writes
+
+    def bucket(self, rows: pl.DataFrame) -> pl.Expr:
+        """Return the expression for the bucket of state rows."""
+        if self.grid is None:
+            return bucket_of(self.keys[0], self.buckets, rows.schema)
+        left = bucket_of(self.keys[0], self.grid.rows, rows.schema)
+        right = bucket_of(self.keys[-1], self.grid.columns, rows.schema) + self.grid.rows
+        stored = pl.when(pl.col(SIDE) == 0).then(left).otherwise(right) % self.buckets
+        return stored.cast(pl.Int32).alias(BUCKET)
+
+    def written(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that this instance has to write."""
+        if not self.shared or rows.is_empty():
+            return rows
+        return rows.filter(self.bucket(rows).is_in(list(self.writes)))
+
+
+def placement_of(
+    node: Node, buckets: int, owners: BucketMap, instance: int, grid: Grid | None
+) -> Placement:
+    """Return which state rows of an operator an instance reads and writes."""
+    mine = owners.owned_by(instance)
+    keys = tuple(node.keys(port) or () for port in range(len(node.inputs)))
+    if grid is None:
+        return Placement(keys=keys[:1], buckets=buckets, reads=mine, writes=mine)
+    rows = [r for r in range(grid.rows) if r * grid.columns in mine]
+    columns = [(grid.rows + c) % buckets for c in range(grid.columns) if c in mine]
+    return Placement(
+        keys=keys,
+        buckets=buckets,
+        reads=_grid_reads([node.grid(p) for p in range(len(node.inputs))], buckets, mine, grid),
+        writes=BucketSet.of([*rows, *columns]),
+        grid=grid,
+    )
+
+
+def _grid_reads(ways: Sequence[str], buckets: int, mine: BucketSet, grid: Grid) -> BucketSet:
+    if not mine:
+        return BucketSet()
+    if ways != ["row", "column"]:  # a row may be needed wherever it is stored
+        return BucketSet.of({b % buckets for b in range(grid.rows + grid.columns)})
+    columns = [(grid.rows + column) % buckets for column in grid.columns_of(mine)]
+    return BucketSet.of([*grid.rows_of(mine), *columns])

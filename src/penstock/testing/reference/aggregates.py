@@ -1,0 +1,114 @@
+"""Aggregates, window by window, for the reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from penstock.query.aggregates import Call, result_type
+from penstock.query.nodes import Aggregate
+from penstock.query.windows import TimeWindow
+from penstock.testing.reference.folds import fold, rank
+from penstock.testing.reference.rows import (
+    Arriving,
+    Row,
+    Values,
+    flat_columns,
+    frame_of,
+    in_order,
+    to_datetime,
+)
+
+Member = tuple[Row, list[Any]]
+"""A row of a window with its argument for each call."""
+
+
+def aggregate(node: Aggregate, arriving: Arriving) -> list[Row]:
+    """Return the results of the windows that have closed."""
+    members = list(_members(node, arriving))
+    assert isinstance(node.window, TimeWindow)
+    groups: dict[tuple[Any, ...], list[Member]] = {}
+    for row, arguments in members:
+        key = key_of(row, node.by)
+        for start in windows_of(row.time, node.window):
+            groups.setdefault((start, key), []).append((row, arguments))
+    ended = [
+        (start, start + node.window.size_us, found)
+        for (start, _), found in groups.items()
+        if start + node.window.size_us <= arriving.mark
+    ]
+    results = [result(node, arriving, found, start, end, end) for start, end, found in ended]
+    return [row for row in results if row is not None]
+
+
+def _members(node: Aggregate, arriving: Arriving) -> Iterator[Member]:
+    for row in arriving.rows:
+        arguments = arriving.attempt(row, _arguments, node, row)
+        if arguments is not None:
+            yield row, arguments
+
+
+def key_of(row: Row, by: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return the group of a row."""
+    return tuple(rank(row.values[name]) for name in by)
+
+
+def result(
+    node: Aggregate, arriving: Arriving, members: list[Member], start: int, end: int, time: int
+) -> Row | None:
+    """Return the result of one group in one window; None if it was refused."""
+    shown = {
+        **{name: members[0][0].values[name] for name in node.by},
+        "window_start": to_datetime(start),
+        "window_end": to_datetime(end),
+    }
+    row = arriving.result(time, shown)
+    values = arriving.attempt(row, _results, node, members)
+    return None if values is None else row.having(shown | values)
+
+
+def windows_of(time: int, window: TimeWindow) -> Iterator[int]:
+    """Yield the starts of the windows that hold a time, the last one first.
+
+    >>> list(windows_of(-1, TimeWindow(size_us=7, every_us=3)))
+    [-3, -6]
+    """
+    start = time - time % window.every_us
+    while start + window.size_us > time:
+        yield start
+        start -= window.every_us
+
+
+def _arguments(node: Aggregate, row: Row) -> list[Any]:
+    """Return each call's argument for one row as a list: of one value, or of none if filtered."""
+    frame = frame_of([row], node.inputs[0])
+
+    def value(call: Call) -> list[Any]:
+        if call.argument is None:
+            return [None]
+        kept = call.keep is None or frame.select(call.keep).item()
+        return [frame.select(call.argument).item()] if kept else []
+
+    return [value(call) for call in node.aggregation.calls or ()]
+
+
+def _results(node: Aggregate, members: list[Member]) -> Values:
+    """Return the values of one group in one window."""
+    aggregation = node.aggregation
+    outer = [
+        expression.cast(node.schema[name]).alias(name)
+        for name, expression in zip(aggregation.names, aggregation.outer, strict=True)
+    ]
+    if aggregation.calls is None:
+        flat = flat_columns(node.inputs[0], among=aggregation.reads)
+        rows = in_order([row for row, _ in members], flat)
+        return frame_of(rows, node.inputs[0]).select(outer).row(0, named=True)
+    results: dict[str, pl.Series] = {}
+    for i, call in enumerate(aggregation.calls):
+        placed = [(row.place, value) for row, arguments in members for value in arguments[i]]
+        if call.argument is not None and not call.argument.meta.root_names():
+            placed = placed[:1]  # to Polars, an aggregate of a literal sees it once
+        results[f"__a{i}"] = pl.Series([fold(call, placed)], dtype=result_type(call))
+    return pl.DataFrame(results).select(outer).row(0, named=True)
