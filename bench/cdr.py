@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
+
+from bench.batch.calls import comparisons
 from bench.compare import Output, check_equal, last_time, read_output
 from bench.engine_main import MODULES
 from bench.engines.base import EngineJob
@@ -20,13 +23,20 @@ from bench.measure import Measured, run_engine
 from bench.report import BenchRow, bench_row, table, to_json, with_ratios
 from bench.workloads import WORKLOADS, Workload
 from penstock.workloads.cdr import CallRecords
+from penstock.workloads.draws import SECOND
 
-__all__ = ["ENGINES", "BenchRow", "run", "small_epoch", "table", "to_json"]
+__all__ = ["ENGINES", "WORKLOADS", "BenchRow", "run", "small_epoch", "table", "to_json"]
 
 ENGINES = tuple(MODULES)
 FILES_PER_EPOCH = 5
 ROWS = 10_000_000
 ROWS_PER_EPOCH = 2_500_000
+NATIVE_JOIN_PART = 10
+"""Native does some thousand rows a second of the join, so it gets a tenth of them."""
+PRODUCT_PART = 50
+PRODUCT_ROWS_PER_SECOND = 333
+UNABLE = {("product", "native")}
+"""Structured Streaming refuses a join of streams without an equality."""
 SMALL = "W2-1k"
 SMALL_ENGINES = ("penstock-files", "native")
 
@@ -39,6 +49,17 @@ class Inputs:
     warm: Path
     rows: int
     files_per_epoch: int
+
+    def first(self, files: int) -> "Inputs":
+        """Return the first few files as an input of their own, one of them to an epoch."""
+        taken = sorted(self.calls.glob("*.parquet"))[:files]
+        folder = self.calls.with_name(f"{self.calls.name}-first-{files}")
+        folder.mkdir(exist_ok=True)
+        for file in taken:
+            if not (folder / file.name).exists():
+                (folder / file.name).hardlink_to(file)
+        rows = pl.scan_parquet(taken).select(pl.len()).collect().item()
+        return Inputs(calls=folder, warm=self.warm, rows=rows, files_per_epoch=1)
 
 
 def run(
@@ -64,11 +85,16 @@ def run(
     """
     chosen = _chosen(engines, workloads)
     with cache_folder(cache, keep=keep) as folder:
-        inputs = make_inputs(folder, rows=rows, rows_per_epoch=rows_per_epoch, log=log)
         figures = [
             row
-            for name in workloads
-            for row in run_workload(WORKLOADS[name], inputs, chosen, folder, log)
+            for load in map(WORKLOADS.__getitem__, workloads)
+            for row in run_workload(
+                load,
+                make_inputs(folder, load, rows=rows, rows_per_epoch=rows_per_epoch, log=log),
+                [engine for engine in chosen if (load.kind, engine) not in UNABLE],
+                folder,
+                log,
+            )
         ]
     if small:
         few = [engine for engine in SMALL_ENGINES if engine in chosen]
@@ -107,36 +133,70 @@ def run_workload(
     name = shown_as or load.name
     runs: dict[str, Measured] = {}
     outputs: dict[str, Output] = {}
-    last = last_time(inputs.calls)
+    given = {engine: _inputs_of(engine, load, inputs) for engine in engines}
+    last = min(last_time(taken.calls) for taken in given.values())
     for engine in engines:
         with own_folder(folder / f"{name}-{engine}") as work:
-            log(f"{name}: {engine} on {inputs.rows:,} rows")
-            runs[engine] = run_engine(_job(engine, load, inputs, work))
+            log(f"{name}: {engine} on {given[engine].rows:,} rows")
+            runs[engine] = run_engine(_job(engine, load, given[engine], work))
             outputs[engine] = read_output(work / "out", load, last)
             open_rows = outputs[engine].open_rows
-            log(f"{name}: {engine} wrote {open_rows:,} rows of windows still open at the end")
+            log(f"{name}: {engine} wrote {open_rows:,} rows of what others do not have complete")
             log(f"{name}: others kept {runs[engine].others_cores:.1f} cores busy meanwhile")
     check_equal(load, outputs)
     same = f"outputs of {len(outputs)} engines are equal, row by row"
     log(f"{name}: {same if len(outputs) > 1 else 'one engine, so nothing was compared'}")
+    compared = _comparisons(load, inputs)
     return with_ratios(
         [
-            bench_row(run, workload=name, rows=inputs.rows, output_rows=outputs[e].closed.height)
-            for e, run in runs.items()
+            bench_row(
+                run,
+                workload=name,
+                rows=given[engine].rows,
+                output_rows=outputs[engine].closed.height,
+                comparisons=compared if engine.startswith("penstock") else None,
+            )
+            for engine, run in runs.items()
         ]
     )
 
 
+def _inputs_of(engine: str, load: Workload, inputs: Inputs) -> Inputs:
+    """Return what an engine is given: all, or native for the join the first tenth of the files."""
+    if (load.kind, engine) != ("join", "native"):
+        return inputs
+    files = len(list(inputs.calls.glob("*.parquet")))
+    return inputs.first(max(1, files // NATIVE_JOIN_PART))
+
+
+def _comparisons(load: Workload, inputs: Inputs) -> int | None:
+    """Return how many ordered pairs of rows a product has to look at."""
+    if load.kind != "product":
+        return None
+    calls = pl.scan_parquet(inputs.calls / "*.parquet")
+    return comparisons(calls, within_us=load.size_seconds * SECOND)
+
+
 def make_inputs(
-    folder: Path, *, rows: int, rows_per_epoch: int, log: Callable[[str], None]
+    folder: Path, load: Workload, *, rows: int, rows_per_epoch: int, log: Callable[[str], None]
 ) -> Inputs:
-    """Write the call records, five files to an epoch, unless they are there."""
-    rows_per_epoch = max(FILES_PER_EPOCH, min(rows_per_epoch, rows // 4))
-    files = max(1, round(rows / rows_per_epoch * FILES_PER_EPOCH))
-    calls = folder / f"calls-{rows}-{files}"
-    log(f"writing {rows:,} call records to {files} files in {calls}")
-    CallRecords(rows=rows).write(calls, files=files)
-    return Inputs(calls=calls, warm=_warm(folder), rows=rows, files_per_epoch=FILES_PER_EPOCH)
+    """Write the call records, five files to an epoch, unless they are there.
+
+    A product gets fewer rows, as many to a second whatever their number, since its work is their
+    product.
+    """
+    records = CallRecords(rows=rows)
+    if load.kind == "product":
+        few = max(FILES_PER_EPOCH, rows // PRODUCT_PART)
+        records = CallRecords(rows=few, hours=few / PRODUCT_ROWS_PER_SECOND / 3600)
+    rows_per_epoch = max(FILES_PER_EPOCH, min(rows_per_epoch, records.rows // 4))
+    files = max(1, round(records.rows / rows_per_epoch * FILES_PER_EPOCH))
+    calls = folder / f"calls-{records.rows}-{files}-{records.hours:g}h"
+    log(f"writing {records.rows:,} call records to {files} files in {calls}")
+    records.write(calls, files=files)
+    return Inputs(
+        calls=calls, warm=_warm(folder), rows=records.rows, files_per_epoch=FILES_PER_EPOCH
+    )
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 import polars as pl
+import polars.selectors as cs
 
 from bench.workloads import Workload
 
@@ -50,7 +51,23 @@ def last_time(calls: Path) -> datetime:
 
 
 def read_output(folder: Path, load: Workload, last: datetime) -> Output:
-    """Read an engine's files as (key, window_end, calls, mean in microseconds), sorted."""
+    """Read an engine's files; of pairs, those whose later call is not after `last` are closed."""
+    if load.kind != "means":
+        return _read_pairs(folder, last)
+    return _read_means(folder, load, last)
+
+
+def _read_pairs(folder: Path, last: datetime) -> Output:
+    """Read pairs; native's times have a zone, others' have none."""
+    rows = pl.read_parquet(visible_files(folder), hive_partitioning=False).with_columns(
+        cs.datetime().cast(pl.Datetime("us"))
+    )
+    closed = rows.filter(pl.col("ts_right") <= last) if "ts_right" in rows.columns else rows
+    return Output(closed=closed, open_rows=rows.height - closed.height)
+
+
+def _read_means(folder: Path, load: Workload, last: datetime) -> Output:
+    """Read (key, window_end, calls, mean in microseconds), sorted."""
     rows = pl.scan_parquet(visible_files(folder), hive_partitioning=False).select(
         load.key,
         pl.col("window_end").cast(pl.Datetime("us")),
@@ -70,7 +87,11 @@ def check_equal(load: Workload, outputs: Mapping[str, Output]) -> None:
     """
     (reference, wanted), *others = outputs.items()
     for engine, got in others:
-        detail = difference(got.closed, wanted.closed, load.key)
+        detail = (
+            difference(got.closed, wanted.closed, load.key)
+            if load.kind == "means"
+            else frame_difference(got.closed, wanted.closed)
+        )
         if detail:
             raise OutputMismatchError(load.name, engine, reference, detail)
 
@@ -94,6 +115,35 @@ def difference(got: pl.DataFrame, wanted: pl.DataFrame, key: str) -> str:
         return ""
     sample = wrong.head(3).rows()
     return f"{wrong.height} windows have other values (the last two wanted): {sample!r}"
+
+
+def frame_difference(got: pl.DataFrame, wanted: pl.DataFrame) -> str:
+    """Say in what way two outputs of any columns differ as bags of rows, or return an empty text.
+
+    Floats may differ by `RELATIVE`; all else must be equal. Columns may be in any order.
+    """
+    if set(got.columns) != set(wanted.columns):
+        return f"columns differ; got={got.columns!r}, wanted={wanted.columns!r}"
+    real = [name for name, dtype in wanted.schema.items() if dtype.is_float()]
+    exact = [name for name in wanted.columns if name not in real]
+    got, wanted = (frame.select(exact + real).sort(exact + real) for frame in (got, wanted))
+    same = [wanted.schema[name] for name in exact]
+    got = got.with_columns(pl.col(n).cast(t) for n, t in zip(exact, same, strict=True))
+    if not got.select(exact).equals(wanted.select(exact)):
+        extra = got.join(wanted, on=exact, how="anti", nulls_equal=True)
+        missing = wanted.join(got, on=exact, how="anti", nulls_equal=True)
+        return (
+            f"{got.height} rows for {wanted.height}; too many: {extra.height}, for example "
+            f"{extra.head(3).rows()!r}; missing: {missing.height}: {missing.head(3).rows()!r}"
+        )
+    for name in real:
+        gap = (got[name] - wanted[name]).abs()
+        odd = (gap > RELATIVE * wanted[name].abs().clip(1.0)).fill_null(value=False)
+        odd |= got[name].is_null() != wanted[name].is_null()
+        if odd.any():
+            sample = got.filter(odd).head(3).rows(), wanted.filter(odd).head(3)[name].to_list()
+            return f"{odd.sum()} values of {name!r} differ, for example (wanted last) {sample!r}"
+    return ""
 
 
 def visible_files(folder: Path) -> list[str]:

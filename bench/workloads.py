@@ -1,4 +1,4 @@
-"""What the engines are asked to compute: count and mean duration of calls per key and window.
+"""What the engines are asked to compute over call records: means, a join, a product.
 
 The law this module keeps: every engine reads the same `Workload`, so that no engine can be
 given an easier question.
@@ -9,12 +9,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """One question: the key to group by, and the window's size and advance."""
+    """One question: what kind it is, its key, and the window's size and advance.
+
+    `means`: count and mean duration per key and window. `join`: pairs of calls of one key within
+    the window, farther apart than `ABOVE_KM`. `product`: pairs within the window that share a
+    number and overlap.
+    """
 
     name: str
     key: str
     size_seconds: int
     every_seconds: int
+    kind: str = "means"
 
     @property
     def size(self) -> str:
@@ -46,6 +52,14 @@ WORKLOADS = {
         Workload(name="W1", key="src", size_seconds=3600, every_seconds=60),
         Workload(name="W2", key="src", size_seconds=60, every_seconds=60),
         Workload(name="W3", key="district", size_seconds=60, every_seconds=10),
+        Workload(name="W4", key="src", size_seconds=60, every_seconds=60, kind="join"),
+        Workload(name="W5", key="src", size_seconds=60, every_seconds=60, kind="product"),
     )
 }
-"""The workloads by name; W1 is the hourly mean of StreamCloud's elasticity experiment."""
+"""The workloads by name; W1 is the hourly mean of StreamCloud's elasticity experiment.
+
+W3, W4 and W5 are the aggregate, the join and the Cartesian product of its section X-A.
+"""
+
+ABOVE_KM = 800.0
+"""W4 writes the pairs that are farther apart, so that it measures the join and not the disk."""

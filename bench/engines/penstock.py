@@ -9,6 +9,8 @@ from pyspark.sql.types import TimestampNTZType
 import penstock as ps
 from bench.engines.base import EngineJob, EngineTimes
 from bench.engines.session import Query, calls_schema, session, timed
+from bench.workloads import ABOVE_KM, Workload
+from penstock.workloads.cdr import nearby_calls, overlapping_calls
 
 if TYPE_CHECKING:
     from penstock.query.stream import Stream
@@ -25,18 +27,37 @@ def run(job: EngineJob) -> EngineTimes:
 
 def start(spark: SparkSession, job: EngineJob) -> Query:
     """Start the query over all files that are there now; it ends by itself."""
-    load = job.workload
-    tumbling = load.size_seconds == load.every_seconds
-    window = ps.tumbling(load.size) if tumbling else ps.sliding(load.size, every=load.every)
-    means = (
-        source(spark, job)
-        .map(duration='"end" - start')
-        .aggregate(by=load.key, window=window, calls="count(*)", mean="avg(duration)")
-    )
-    query: Query = means.write_parquet(str(job.out)).start(
-        spark, checkpoint=str(job.work / "checkpoint"), available_now=True
+    results = QUESTIONS[job.workload.kind](source(spark, job), job.workload)
+    query: Query = results.write_parquet(str(job.out)).start(
+        spark,
+        checkpoint=str(job.work / "checkpoint"),
+        available_now=True,
+        finish=job.workload.kind != "means",
     )
     return query
+
+
+def means(calls: "Stream", load: Workload) -> "Stream":
+    """Return count and mean duration per key and window."""
+    tumbling = load.size_seconds == load.every_seconds
+    window = ps.tumbling(load.size) if tumbling else ps.sliding(load.size, every=load.every)
+    return calls.map(duration='"end" - start').aggregate(
+        by=load.key, window=window, calls="count(*)", mean="avg(duration)"
+    )
+
+
+def join(calls: "Stream", load: Workload) -> "Stream":
+    """Return pairs of calls of one caller that are far apart."""
+    pairs = nearby_calls(calls, within=load.size).filter(f"km > {ABOVE_KM}")
+    return pairs.select("src", "ts", "ts_right", "km")
+
+
+def product(calls: "Stream", load: Workload) -> "Stream":
+    """Return pairs of calls that share a number and overlap."""
+    return overlapping_calls(calls, within=load.size)
+
+
+QUESTIONS = {"means": means, "join": join, "product": product}
 
 
 def source(spark: SparkSession, job: EngineJob) -> "Stream":

@@ -2,7 +2,9 @@
 
 Rows are grouped to panes of the window's advance by Polars' streaming engine; the windows are
 differences of running sums over a dense grid of keys and panes (NumPy, since a grid built by
-joins in Polars took about four times as long). Only closed windows are written.
+joins in Polars took about four times as long). Only closed windows are written. The join is
+keyed by caller and time bucket; the product is made of equality joins on numbers, so it does not
+compare all pairs.
 """
 
 import os
@@ -15,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from bench.batch.calls import nearby, overlapping
 from bench.engines.base import EngineJob, EngineTimes
-from bench.workloads import Workload
+from bench.workloads import ABOVE_KM, Workload
 
 RUNS = 3
 """Timed runs; the best counts, since this engine stands for the limit of the machine."""
@@ -26,7 +29,7 @@ SECOND = 1_000_000
 
 def run(job: EngineJob) -> EngineTimes:
     """Warm up on the small input, then run the job and return the best time."""
-    write_means(job.warmed())
+    write_results(job.warmed())
     best = min(_time(job) for _ in range(RUNS))
     return EngineTimes(seconds=best, epoch_ms=(best * 1000,))
 
@@ -34,18 +37,30 @@ def run(job: EngineJob) -> EngineTimes:
 def _time(job: EngineJob) -> float:
     """Return the seconds of one run, from the scan to the written file."""
     begun = time.perf_counter()
-    write_means(job)
+    write_results(job)
     return time.perf_counter() - begun
 
 
-def write_means(job: EngineJob) -> None:
+def write_results(job: EngineJob) -> None:
     """Compute the workload over all files and write one Parquet file."""
     calls = pl.scan_parquet(sorted(job.calls.glob("*.parquet")))
+    job.out.mkdir(parents=True, exist_ok=True)
+    load, file = job.workload, job.out / "all.parquet"
+    if load.kind == "means":
+        _means(job, calls).write_parquet(file)
+    elif load.kind == "join":
+        within_us = load.size_seconds * SECOND
+        pairs = nearby(calls, above_km=ABOVE_KM, within_us=within_us)
+        pairs.collect(engine="streaming").write_parquet(file)
+    else:
+        overlapping(calls, within_us=load.size_seconds * SECOND).collect().write_parquet(file)
+
+
+def _means(job: EngineJob, calls: pl.LazyFrame) -> pl.DataFrame:
     panes = group_to_panes(calls, job.workload)
     closed = last_time(calls, panes)
     sums = slide(panes, job.workload) if job.workload.size_seconds > pane_of(job) else panes
-    job.out.mkdir(parents=True, exist_ok=True)
-    to_means(sums, job.workload, closed).write_parquet(job.out / "means.parquet")
+    return to_means(sums, job.workload, closed)
 
 
 def pane_of(job: EngineJob) -> int:

@@ -9,6 +9,7 @@ from penstock.errors import (
     RefusedLimitError,
     TaskError,
 )
+from penstock.query.processes import BatchProcess, Context, Process
 from penstock.query.sketches import approx_distinct, approx_quantile
 from penstock.query.stream import Sinks, Stream
 from penstock.query.windows import (
@@ -29,15 +30,19 @@ from penstock.sources.read import (
     read_ndjson,
     read_parquet,
 )
+from penstock.sql import sql
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BatchProcess",
     "CheckpointError",
     "ConfigError",
+    "Context",
     "CountWindow",
     "FencedError",
     "PenstockError",
+    "Process",
     "QueryError",
     "RefusedLimitError",
     "SessionWindow",
@@ -57,5 +62,6 @@ __all__ = [
     "read_parquet",
     "session",
     "sliding",
+    "sql",
     "tumbling",
 ]

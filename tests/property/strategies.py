@@ -18,7 +18,23 @@ from penstock.operators import aggregate, combine, runs
 from penstock.operators import keys as operators_keys
 from penstock.state import cache
 from penstock.testing.streams import TestStream
-from tests.property.queries import FILTERS, MAPS, ROUTES, VALUES, WINDOWS, QueryText, SinkOf, Step
+from tests.property.queries import (
+    DEDUPS,
+    ENRICHES,
+    FILTERS,
+    JOINS,
+    LISTS,
+    MAPS,
+    PROCESSES,
+    PRODUCTS,
+    ROUTES,
+    TOPS,
+    VALUES,
+    WINDOWS,
+    QueryText,
+    SinkOf,
+    Step,
+)
 
 Row = dict[str, Any]
 INSTANCES = st.integers(1, 7)
@@ -53,18 +69,28 @@ _NAMES: dict[str, Iterable[str]] = {
     "union": [""],
     "apply": ["doubled"],
     "aggregate": WINDOWS,
+    "join": JOINS,
+    "product": PRODUCTS,
+    "process": PROCESSES,
+    "dedup": DEDUPS,
+    "top": TOPS,
+    "lookup": ENRICHES,
+    "enrich": ENRICHES,
+    "explode": LISTS,
 }
-_KINDS = ["map", "aggregate", "filter", "aggregate", "union", "route", "aggregate", "apply"]
+_KINDS = [*_NAMES, "aggregate", "join", "aggregate", "process"]
+_TWO_INPUTS = ("union", "join", "product", "enrich")
 
 
 @st.composite
 def steps(draw: st.DrawFn) -> Step:
-    """Draw an operator; aggregates often, most on the newest stream."""
+    """Draw an operator, most on the newest stream."""
     kind = draw(st.sampled_from(_KINDS))
     which, place = draw(st.sampled_from(list(_NAMES[kind]))), draw(inputs)
     if kind == "aggregate":
         return Step(kind=kind, which=which, input=place, by=draw(keys), values=draw(values))
-    return Step(kind=kind, which=which, input=place, other=draw(inputs) if kind == "union" else 0)
+    other = draw(inputs) if kind in _TWO_INPUTS else 0
+    return Step(kind=kind, which=which, input=place, other=other)
 
 
 sinks = st.builds(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,17 +14,25 @@ pytestmark = pytest.mark.spark
 
 ENGINES = {"penstock-files", "penstock-dataframe", "native", "polars"}
 FIELDS = {
-    "workload", "engine", "rows_per_second", "epoch_ms_p50", "epoch_ms_p99", "peak_rss_mb",
-    "output_rows", "ratio_to_native",
+    "workload", "engine", "rows", "rows_per_second", "epoch_ms_p50", "epoch_ms_p99", "peak_rss_mb",
+    "output_rows", "ratio_to_native", "comparisons_per_second_per_core",
+}  # fmt: skip
+APPLICATION_FIELDS = {
+    "workload", "engine", "rows", "rows_per_second", "epoch_ms_p50", "epoch_ms_p99", "peak_rss_mb",
+    "output_rows", "ratio_to_batch", "phases",
 }  # fmt: skip
 
 
-def test_a_short_run(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock", "bench", "cdr", "--rows", "40000", "--workload", "W3",
-         "--no-small", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
+def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "penstock", "bench", *arguments, "--json"],
+        cwd=folder, capture_output=True, text=True, timeout=280, check=False,
+        env={**os.environ, "TMPDIR": str(folder)},
     )  # fmt: skip
+
+
+def test_a_short_run(tmp_path: Path) -> None:
+    done = bench(tmp_path, "cdr", "--rows", "40000", "--workload", "W3", "--no-small")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     assert {figure["engine"] for figure in figures} == ENGINES
@@ -34,11 +43,43 @@ def test_a_short_run(tmp_path: Path) -> None:
     assert next(f for f in figures if f["engine"] == "native")["ratio_to_native"] == 1
 
 
-def test_an_unknown_workload_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "penstock", "bench", "cdr", "--workload", "W9", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+@pytest.mark.parametrize("workload", ["W4", "W5"])
+def test_join_and_product(workload: str, tmp_path: Path) -> None:
+    arguments = ("cdr", "--rows", "100000", "--workload", workload, "--no-small")
+    done = bench(tmp_path, *arguments, "--engine", "penstock-files,native,polars")
+    assert done.returncode == 0, done.stderr
+    figures = {figure["engine"]: figure for figure in json.loads(done.stdout)}
+    join = workload == "W4"
+    assert set(figures) == {"penstock-files", "polars", *(["native"] if join else [])}
+    assert figures["penstock-files"]["rows"] == (100_000 if join else 2_000)
+    assert (figures["penstock-files"]["comparisons_per_second_per_core"] is None) == join
+    assert len({figure["output_rows"] for figure in figures.values()}) == 1
+    assert figures["polars"]["output_rows"] > 0
+    assert "engines are equal" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("exchange",), ["exchange"]),
+        (("tpcxbb", "--workload", "Q2,Q15"), ["Q2", "Q15"]),
+        (("network",), ["network"]),
+    ],
+)
+def test_applications(arguments: tuple[str, ...], names: list[str], tmp_path: Path) -> None:
+    done = bench(tmp_path, *arguments, "--rows", "40000")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert [figure["workload"] for figure in figures] == [name for name in names for _ in "ab"]
+    assert all(set(figure) == APPLICATION_FIELDS for figure in figures)
+    assert all(figure["output_rows"] > 0 for figure in figures)
+    assert "read" in figures[0]["phases"]
+    assert done.stderr.count("outputs of 2 engines are equal") == len(names)
+
+
+@pytest.mark.parametrize("suite", ["cdr", "tpcxbb"])
+def test_an_unknown_workload_is_named(suite: str, tmp_path: Path) -> None:
+    done = bench(tmp_path, suite, "--workload", "W9")
     assert done.returncode == 1
     assert "W9" in done.stderr
     assert "hint:" in done.stderr

@@ -21,6 +21,7 @@ BELOW = {
     "state": {"query", "plan", "operators", "exchange", "state"},
     "sources": {"query", "plan", "operators", "exchange", "state", "sources"},
     "sinks": {"query", "plan", "operators", "exchange", "state", "sinks"},
+    "sql": {"query", "sources", "sql"},
     "runtime": {
         "query",
         "plan",

@@ -23,11 +23,15 @@ app = typer.Typer(
 
 app.add_typer(state_app, name="state")
 
-File = Annotated[Path, typer.Argument(help="A Python file that defines `query`.")]
+File = Annotated[Path, typer.Argument(help="A Python file that defines `query`, or an SQL file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Strategy = Annotated[str, typer.Option(help="operator-set-cloud, operator-cloud or query-cloud.")]
 Instances = Annotated[int, typer.Option(min=1, help="Instances of each subquery.")]
 _KEYS = "10000,100000,1000000,10000000"
+_SUITES = (
+    "cdr: call records. exchange: stock orders. tpcxbb: clicks and sales. network: packets. "
+    "state: many keys."
+)
 
 
 def main() -> None:
@@ -74,7 +78,7 @@ def run(
     strategy: Strategy = "operator-set-cloud",
     as_json: Json = False,
 ) -> None:
-    """Run the query of a Python file until it ends or Ctrl-C."""
+    """Run the query of a Python or SQL file until it ends or Ctrl-C."""
     from penstock.cli.run import run_query
 
     options: dict[str, Any] = {
@@ -140,27 +144,29 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Argument(help="cdr: call records. state: many keys.")] = "cdr",
-    rows: Annotated[int, typer.Option(min=1000, help="cdr: how many rows.")] = 10_000_000,
-    workload: Annotated[str, typer.Option(help="cdr: workloads, comma separated.")] = "W1,W2,W3",
+    suite: Annotated[str, typer.Argument(help=_SUITES)] = "cdr",
+    rows: Annotated[int | None, typer.Option(min=1000, help="How many rows.")] = None,
+    workload: Annotated[str | None, typer.Option(help="Workloads, comma separated.")] = None,
     engine: Annotated[str | None, typer.Option(help="Engines, comma separated.")] = None,
-    rows_per_epoch: Annotated[int, typer.Option(min=100, help="cdr: rows of one.")] = 2_500_000,
+    rows_per_epoch: Annotated[int | None, typer.Option(min=100, help="Rows of one.")] = None,
     small: Annotated[bool, typer.Option(help="cdr: also epochs of 1 000 rows.")] = True,
     keys: Annotated[str, typer.Option(help="state: how many keys, comma separated.")] = _KEYS,
     epochs: Annotated[int, typer.Option(min=1, help="state: how many are measured.")] = 40,
     as_json: Json = False,
 ) -> None:
     """Measure Penstock beside native Structured Streaming and a Polars batch job."""
-    from penstock.cli.bench import run_calls, run_state
+    from penstock.cli.bench import BENCHMARKS, run_application, run_calls, run_state
 
-    if suite not in ("cdr", "state"):
-        fail(f"no benchmark {suite!r}", "benchmarks: cdr, state", as_json=as_json)
+    if suite not in BENCHMARKS:
+        known = ", ".join(BENCHMARKS)
+        fail(f"no benchmark {suite!r}", f"benchmarks: {known}", as_json=as_json)
     try:
         if suite == "state":
             run_state(keys, engine, epochs, as_json=as_json)
+        elif suite == "cdr":
+            run_calls(rows, workload, engine, rows_per_epoch, small=small, as_json=as_json)
         else:
-            loads = workload.split(",")
-            run_calls(rows, loads, engine, rows_per_epoch, small=small, as_json=as_json)
+            run_application(suite, rows, workload, engine, rows_per_epoch, as_json=as_json)
     except (PenstockError, ValueError, ImportError) as error:
         fail(str(error), "benchmarks need a clone of the source tree", as_json=as_json)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,14 @@ from rich.table import Table
 import penstock
 from penstock.cli.output import give, say
 
+BENCHMARKS = ("cdr", "exchange", "tpcxbb", "network", "state")
+
 
 def run_calls(
-    rows: int,
-    workloads: Sequence[str],
+    rows: int | None,
+    workloads: str | None,
     engines: str | None,
-    rows_per_epoch: int,
+    rows_per_epoch: int | None,
     *,
     small: bool,
     as_json: bool,
@@ -29,14 +30,38 @@ def run_calls(
     from bench import cdr
 
     figures = cdr.run(
-        rows=rows,
-        workloads=[name.strip() for name in workloads],
-        rows_per_epoch=rows_per_epoch,
-        engines=engines.split(",") if engines else None,
+        rows=rows or cdr.ROWS,
+        workloads=_names(workloads) or tuple(cdr.WORKLOADS),
+        rows_per_epoch=rows_per_epoch or cdr.ROWS_PER_EPOCH,
+        engines=_names(engines),
         small=small,
         log=say,
     )
     _show([asdict(figure) for figure in figures], cdr.table(figures), as_json=as_json)
+
+
+def run_application(
+    suite: str,
+    rows: int | None,
+    questions: str | None,
+    engines: str | None,
+    rows_per_epoch: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run an application's benchmark and print its table or JSON."""
+    _find_benchmarks()
+    from bench import applications
+
+    figures = applications.run(
+        suite,
+        rows=rows,
+        questions=_names(questions),
+        rows_per_epoch=rows_per_epoch or applications.ROWS_PER_EPOCH,
+        engines=_names(engines),
+        log=say,
+    )
+    _show([asdict(figure) for figure in figures], applications.table(figures), as_json=as_json)
 
 
 def run_state(keys: str, engines: str | None, epochs: int, *, as_json: bool) -> None:
@@ -46,11 +71,16 @@ def run_state(keys: str, engines: str | None, epochs: int, *, as_json: bool) -> 
 
     figures = state.run(
         keys=[int(number) for number in keys.split(",")],
-        engines=engines.split(",") if engines else None,
+        engines=_names(engines),
         epochs=epochs,
         log=say,
     )
     _show([asdict(figure) for figure in figures], state.table(figures), as_json=as_json)
+
+
+def _names(given: str | None) -> list[str] | None:
+    """Return what a comma-separated option names, or None if it was not given."""
+    return [name.strip() for name in given.split(",")] if given else None
 
 
 def _find_benchmarks() -> None:

@@ -8,7 +8,7 @@ row's bucket. Law: every state row is written by exactly one instance, and read 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -24,6 +24,8 @@ class Placement:
     """The state rows of one instance of an operator.
 
     ``keys`` are the columns that a row's bucket depends on, one tuple for each side of a grid.
+    ``cells`` are the cells of a grid that the instance owns: instances that read the same buckets
+    may still have different rows.
     """
 
     keys: tuple[tuple[str, ...], ...]
@@ -31,6 +33,7 @@ class Placement:
     reads: BucketSet
     writes: BucketSet
     grid: Grid | None = None
+    cells: BucketSet = field(default_factory=BucketSet)
 
     @property
     def shared(self) -> bool:
@@ -69,6 +72,7 @@ def placement_of(
         reads=_grid_reads([node.grid(p) for p in range(len(node.inputs))], buckets, mine, grid),
         writes=BucketSet.of([*rows, *columns]),
         grid=grid,
+        cells=mine,
     )
 
 

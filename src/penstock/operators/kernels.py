@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 from penstock.operators.aggregate import AggregateKernel
+from penstock.operators.batch_process import BatchProcessKernel
+from penstock.operators.count import CountKernel
+from penstock.operators.count_join import CountJoinKernel
+from penstock.operators.count_product import CountProductKernel
+from penstock.operators.dedup import DedupKernel
+from penstock.operators.enrich import EnrichKernel
+from penstock.operators.join import JoinKernel
 from penstock.operators.kernel import Kernel
 from penstock.operators.order import OrderKernel
+from penstock.operators.process import RowProcessKernel
+from penstock.operators.product import ProductKernel
+from penstock.operators.sessions import SessionKernel
+from penstock.operators.top import TopKernel
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
+from penstock.plan.grid import Grid
+from penstock.query.dedup import Dedup
+from penstock.query.enrich import Enrich
+from penstock.query.joins import Join, Product
 from penstock.query.nodes import Aggregate, Sink
+from penstock.query.process import Process
+from penstock.query.processes import BatchProcess
+from penstock.query.top import Top
+from penstock.query.windows import CountWindow, SessionWindow
 
 
 def kernel_of(query: CompiledQuery, number: int, mine: BucketSet | None = None) -> Kernel:
@@ -20,6 +39,26 @@ def kernel_of(query: CompiledQuery, number: int, mine: BucketSet | None = None) 
     """
     node, ordered = query.nodes[number], number in query.ordered
     if isinstance(node, Aggregate):
+        if isinstance(node.window, CountWindow):
+            return CountKernel(node, number, ordered)
+        if isinstance(node.window, SessionWindow):
+            return SessionKernel(node, number, ordered)
         return AggregateKernel(node, number, ordered)
+    if isinstance(node, Top):
+        return TopKernel(node, number, ordered)
+    if isinstance(node, Dedup):
+        return DedupKernel(node, number, ordered)
+    if isinstance(node, Enrich):
+        return EnrichKernel(node, number, ordered)
+    if isinstance(node, Process):
+        batches = isinstance(node.processor, BatchProcess)
+        return (BatchProcessKernel if batches else RowProcessKernel)(node, number, ordered)
+    if isinstance(node, Join):
+        kind = CountJoinKernel if node.by_count else JoinKernel
+        return kind(node, number, ordered, query.required[number])
+    if isinstance(node, Product):
+        grid = Grid.of(query.buckets)
+        product = CountProductKernel if node.by_count else ProductKernel
+        return product(node, number, ordered, query.required[number], grid, mine)
     assert isinstance(node, Sink)
     return OrderKernel(node)

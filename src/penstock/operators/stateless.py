@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from penstock.operators.lookup import look_up
+from penstock.query.enrich import Lookup
 from penstock.query.expressions import first_line
 from penstock.query.nodes import ORDER, Apply, Explode, Filter, Map, Node, Sink, Union
 
@@ -32,7 +34,7 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
     """Return what a stateless operator makes of its inputs.
 
     Args:
-        node: A map, filter, union, explode, apply or unordered sink.
+        node: A map, filter, union, explode, lookup, apply or unordered sink.
         frames: One frame for each input that has rows here.
         columns: The columns that a union gives, in order; inputs may carry more.
     """
@@ -47,6 +49,8 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
         return _apply(node, frame.collect(optimizations=CAREFUL)).lazy()
     if isinstance(node, Explode):
         return _explode(node, frame)
+    if isinstance(node, Lookup):
+        return look_up(node, frame)
     assert isinstance(node, Sink)
     return frame
 

@@ -92,7 +92,9 @@ _WHOLE_COLUMN_FUNCTIONS = frozenset(
 )
 
 
-_NAMING = frozenset({"function", "Boolean", "StringExpr", "TemporalExpr"})
+_NAMING = frozenset({"function", "Boolean"})
+_OF_ONE_VALUE = frozenset({"StringExpr", "TemporalExpr"})
+"""Families of functions of one value; some share their names with operations on whole columns."""
 
 
 def is_row_wise(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
@@ -123,6 +125,9 @@ def _names(node: Any) -> Iterator[str]:
     elif isinstance(node, dict):
         for key, child in node.items():
             if key in ("Column", "Literal"):
+                continue
+            if key in _OF_ONE_VALUE:
+                yield from (name for name in ("ConcatVertical",) if name in str(child))
                 continue
             yield key
             if isinstance(child, str) and key in _NAMING:

@@ -15,6 +15,9 @@ import polars as pl
 from penstock.errors import QueryError
 from penstock.query import nodes
 from penstock.query.aggregates import infer_aggregate, take_apart, value_types
+from penstock.query.dedup import dedup_node
+from penstock.query.durations import Duration
+from penstock.query.enrich import enrich_node
 from penstock.query.explode import explode_node
 from penstock.query.expressions import (
     UNKNOWN,
@@ -24,7 +27,11 @@ from penstock.query.expressions import (
     parse,
     unknown_column,
 )
-from penstock.query.windows import Window
+from penstock.query.joins import Names, join_node, product_node
+from penstock.query.process import process_node
+from penstock.query.processes import BatchProcess, Process
+from penstock.query.top import top_node
+from penstock.query.windows import CountWindow, TimeWindow, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,6 +195,158 @@ class Stream:
         node, found = explode_node(self._node, column)
         return self._then(node, found)
 
+    def process(self, processor: Process | BatchProcess, *, by: str | Iterable[str]) -> Stream:
+        """Run an operator of your own: keyed, stateful, in stream order.
+
+        The result has the key columns and the declared output; its event time is that of the row or
+        timer that it belongs to. Rows are worked on once the watermark has passed them.
+
+        Args:
+            processor: An object of a class that derives from `Process` or `BatchProcess`.
+            by: The key columns; ``()`` means one key for the whole stream.
+
+        >>> import penstock as ps
+        >>> class Steps(ps.Process):
+        ...     state = {"x": pl.Int64}
+        ...     output = {"step": pl.Int64}
+        ...     def on_row(self, row, context):
+        ...         if context.state is not None:
+        ...             yield {"step": row["x"] - context.state["x"]}
+        ...         context.state = {"x": row["x"]}
+        >>> s = ps.from_rows([{"k": "a", "x": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> list(s.process(Steps(), by="k").schema)
+        ['k', 'step']
+        """
+        node, found = process_node(self._node, processor, by)
+        return self._then(node, found)
+
+    def join(
+        self,
+        right: Stream,
+        *,
+        within: Duration | CountWindow,
+        on: Names | None = None,
+        left_on: Names | None = None,
+        right_on: Names | None = None,
+        where: ExpressionLike | None = None,
+        how: str = "inner",
+        suffix: str = "_right",
+    ) -> Stream:
+        """Pair the rows of two streams that have equal keys and are close.
+
+        The result has all columns of this stream, then those of the other except keys given with
+        ``on``. Its event time is the later one of the pair. A null key equals none. A stream that
+        is joined with itself gives both orders of a pair, and no row is paired with itself.
+
+        Args:
+            right: The other stream, or this one again.
+            within: Pairs are less than this apart in event time. With `count_window`, a row is
+                paired with the last rows of the other side before it that have its key.
+            on: The keys, if both streams call them the same.
+            left_on: The keys of this stream.
+            right_on: The keys of the other, in the same order.
+            where: A further predicate over the columns of the result.
+            how: ``inner``; ``left`` also gives rows of this stream that have no partner, once the
+                watermark has passed them by ``within``, which is then their event time; ``full``
+                those of both.
+            suffix: What is added to a column of the other stream whose name is taken.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"k": "a", "x": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> list(s.join(s, on="k", within="1 minute", where="x < x_right").schema)
+        ['k', 'x', 'ts', 'x_right', 'ts_right']
+        """
+        node, found = join_node(
+            self._node,
+            right._node,
+            on=on,
+            left_on=left_on,
+            right_on=right_on,
+            within=within,
+            where=where,
+            how=how,
+            suffix=suffix,
+        )
+        return self._with(right, node, found)
+
+    def product(
+        self,
+        right: Stream,
+        *,
+        where: ExpressionLike,
+        within: Duration | CountWindow,
+        suffix: str = "_right",
+    ) -> Stream:
+        """Pair the rows of two streams for which any predicate is true, and that are close.
+
+        As `join`, but without keys: every row is compared with every row of the other stream within
+        the window, so it costs much more.
+
+        Args:
+            right: The other stream, or this one again.
+            where: The predicate, over the columns of the result.
+            within: Pairs are less than this apart in event time. With `count_window`, a row is
+                compared with the last rows of the other stream before it.
+            suffix: What is added to a column of the other stream whose name is taken.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"x": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> list(s.product(s, where="x < x_right", within="1 minute").schema)
+        ['x', 'ts', 'x_right', 'ts_right']
+        """
+        node, found = product_node(
+            self._node, right._node, where=where, within=within, suffix=suffix
+        )
+        return self._with(right, node, found)
+
+    def _with(self, other: Stream, node: nodes.Node, found: Iterable[str]) -> Stream:
+        earlier = [problem for problem in other._problems if problem not in self._problems]
+        return self._then(node, [*earlier, *found])
+
+    def dedup(self, *, by: str | Iterable[str], within: Duration | None = None) -> Stream:
+        """Keep the first row of each key, in stream order; columns and event time stay.
+
+        Args:
+            by: The key columns.
+            within: A row is dropped if the last *kept* row of its key came less than this before
+                it. Without it a key is remembered for ever, which is state that only grows.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"id": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> s.dedup(by="id", within="1 hour").schema == s.schema
+        True
+        """
+        node, found = dedup_node(self._node, by, within)
+        return self._then(node, found)
+
+    def enrich(
+        self,
+        table: Stream | pl.DataFrame | str | Path,
+        *,
+        on: str | Iterable[str],
+        how: str = "left",
+        suffix: str = "_right",
+    ) -> Stream:
+        """Add the columns of a table by key; the event time stays.
+
+        Args:
+            table: A frame, or the path of a Parquet file that is read now: at most one row for a
+                key. Or a stream: a table that changes, of which each row gets the newest row of its
+                key that is not later than itself.
+            on: The key columns, in both. A null key is found nowhere.
+            how: ``left`` gives nulls to rows whose key is not found, ``inner`` drops them.
+            suffix: What is put after the name of a column that the stream has too.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"cell": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> list(s.enrich(pl.DataFrame({"cell": [1], "city": ["Oslo"]}), on="cell").schema)
+        ['cell', 'ts', 'city']
+        """
+        given = table._node if isinstance(table, Stream) else table
+        node, found = enrich_node(self._node, given, on=on, how=how, suffix=suffix)
+        theirs = table._problems if isinstance(table, Stream) else ()
+        return self._then(node, [*[p for p in theirs if p not in self._problems], *found])
+
     def aggregate(
         self, *, window: Window, by: str | Iterable[str] = (), **values: ExpressionLike
     ) -> Stream:
@@ -237,6 +396,49 @@ class Stream:
             if dtype != UNKNOWN:
                 parsed[name] = value
         return parsed
+
+    def top(
+        self,
+        k: int,
+        order: ExpressionLike,
+        *,
+        by: str | Iterable[str] = (),
+        window: TimeWindow | None = None,
+        descending: bool = True,
+    ) -> Stream:
+        """Keep the k first rows by an expression, with their ``rank`` from 1 on.
+
+        Without a window: of the rows of a group with the same event time, which after an aggregate
+        means of a window; the event time stays. With one: of its rows; then ``window_start`` and
+        ``window_end`` are added and the event time is the window's end. Nulls come last; rows that
+        tie are in stream order, then by their columns.
+
+        Args:
+            k: How many rows of a group to keep.
+            order: What to order by.
+            by: The grouping columns; none means one group.
+            window: `tumbling` or `sliding`.
+            descending: Whether the largest come first.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"url": "a", "ts": ps.at("2024-01-01")}], time="ts")
+        >>> hits = s.aggregate(by="url", window=ps.tumbling("1 hour"), n="count(*)")
+        >>> list(hits.top(10, "n").schema)
+        ['url', 'window_start', 'window_end', 'n', 'rank']
+        """
+        found: list[str] = []
+        value, dtype = self._checked("top", order, infer_row_wise, found)
+        node, more = top_node(
+            self._node,
+            k=k,
+            order=value,
+            dtype=dtype,
+            text=_text(order),
+            by=by,
+            window=window,
+            descending=descending,
+        )
+        return self._then(node, [*found, *more])
 
     def write_parquet(self, folder: str | Path, *, ordered: bool = False) -> Sinks:
         """Write results to a folder; each epoch appears whole, as ``epoch=N/``, exactly once."""

@@ -15,10 +15,12 @@ import polars as pl
 
 from penstock.errors import CheckpointError, PenstockError
 from penstock.operators.chunks import PANE
+from penstock.operators.dedup import KEPT, times_by_key
 from penstock.operators.functions import parts_of
 from penstock.operators.hashing import bucket_of
 from penstock.operators.kernel import UNTIL
 from penstock.operators.panes import NOT_STARTED
+from penstock.operators.process_state import TIMERS, by_key
 from penstock.plan.buckets import BucketSet
 from penstock.query.aggregates import Call
 from penstock.query.nodes import ORDER
@@ -84,7 +86,9 @@ def read_state(
     """Return the state of an operator after an epoch.
 
     For an aggregate: a row per group and pane, with the pane's start and the partials (or the kept
-    rows). For an ordered sink: the rows that wait. If files of the newest epoch are retired while
+    rows). For an ordered sink: the rows that wait. For a process: a row per key with its state, its
+    timers as ``__timers``, and as ``__waiting`` how many of its rows wait. For a dedup: a row per
+    key with the time of the last row that was kept. If files of the newest epoch are retired while
     they are read, the epoch that is then the newest is read.
 
     Args:
@@ -226,6 +230,10 @@ def _bucket(operator: Operator, key: pl.DataFrame, schema: pl.Schema) -> list[in
 def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
     """Return state rows as a user sees them: merged, with the start of the pane."""
     by = list(operator.by)
+    if TIMERS in rows.columns:
+        return by_key(rows, by)
+    if KEPT in rows.columns:
+        return times_by_key(rows, by)
     if operator.pane_us is not None:
         merged = rows if operator.merges is None else _merged(operator.merges, rows, by)
         start = (pl.col(PANE) * operator.pane_us).cast(pl.Datetime("us")).alias("pane_start")

@@ -78,7 +78,8 @@ class OperatorState:
         What others write has names that are not known here. But a run that commits an epoch has run
         it on one input, and a task is a function of its input, so the run and the epoch will do.
         """
-        by_run = f"{writer} {epoch}" if self.placement.shared else ""
+        cells = self.placement.cells.ranges
+        by_run = f"{writer} {epoch} {cells}" if self.placement.shared else ""
         refs = () if by_run else self.refs
         where = f"{self.plan.checkpoint} {by_run}"
         return cache.cache_key(where, self.operator, self.reads, watermark, refs)

@@ -16,8 +16,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.errors import CheckpointError
+from penstock.operators.lookup import table_bytes
 from penstock.plan.compiled import CompiledQuery
+from penstock.query import processes
+from penstock.query.enrich import Lookup
+from penstock.query.joins import Pairing
 from penstock.query.nodes import Apply, Explode, Files, Filter, Map, Sink, Source, Union
+from penstock.query.process import Process
 from penstock.state.files import Place, place_of, sha256
 from penstock.state.sealed import seal, unseal
 
@@ -41,6 +46,11 @@ def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
         facts |= {f"{name} {fact}": value for fact, value in node.facts().items()}
         if isinstance(node, Sink):
             facts[f"{name} target"] = sink_name(node)
+        if isinstance(node, Pairing):  # its state has the columns that results need
+            read = query.required[number]
+            facts[f"{name} carries"] = [sorted(node.carried(side, read)) for side in (0, 1)]
+        if isinstance(node, Process):
+            facts[f"{name} code"] = _class_code(type(node.processor))
     return facts
 
 
@@ -86,6 +96,8 @@ def _step(node: Any) -> str:
         return f"filter {node.predicate}"
     if isinstance(node, Explode):
         return f"explode {node.column}"
+    if isinstance(node, Lookup):
+        return f"{node.how} lookup on {', '.join(node.on)} [{sha256(table_bytes(node))[:16]}]"
     assert isinstance(node, Apply)
     return f"apply {node.name} [{_code(node.function)}]"
 
@@ -97,6 +109,12 @@ def _code(function: Callable[..., Any]) -> str:
     except (OSError, TypeError, SyntaxError, ValueError):
         return "no source"
     return sha256(ast.dump(tree).encode())[:16]
+
+
+def _class_code(kind: type) -> str:
+    """Return a fingerprint of a user's class and of those that it derives from."""
+    own = [base for base in kind.__mro__ if base.__module__ != processes.__name__]
+    return "-".join(_code(base) for base in own if base is not object)
 
 
 def pin(root: Place, facts: Facts) -> None:

@@ -14,13 +14,13 @@ from typing import Any
 
 import polars as pl
 
-from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.exchange.placement import placement_of
+from penstock.operators.hashing import BUCKET
 from penstock.operators.kernel import UNTIL
 from penstock.operators.kernels import kernel_of
 from penstock.operators.panes import NOT_STARTED
-from penstock.plan.buckets import BucketSet
+from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Aggregate
 from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
 from penstock.state.files import FileSystem, LocalFiles, Place, place_of
@@ -143,10 +143,17 @@ def state_rows(root: Place, query: CompiledQuery, last: Manifest, number: int) -
     if not deltas:
         return ()
     watermark = last.watermarks.get(name, NOT_STARTED)
-    node = query.nodes[number]
-    rows = kernel_of(query, number).compact(deltas, watermark).filter(pl.col(UNTIL) > watermark)
-    keys = node.by if isinstance(node, Aggregate) else ()
-    placed = rows.with_columns(bucket_of(keys, query.buckets, rows.schema)).to_dicts()
+    merged = kernel_of(query, number).compact(deltas, watermark, whole=True)
+    rows = merged.filter(pl.col(UNTIL) > watermark)
+    (subquery,) = [s.id for s in query.subqueries if s.head == number]
+    placement = placement_of(
+        query.nodes[number],
+        query.buckets,
+        BucketMap.even(query.buckets, 1),
+        0,
+        query.grid_of(subquery),
+    )
+    placed = rows.with_columns(placement.bucket(rows).alias(BUCKET)).to_dicts()
     return tuple(sorted(f"{row.pop(BUCKET)}: {sorted(row.items())}" for row in placed))
 
 

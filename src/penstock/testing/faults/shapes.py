@@ -5,9 +5,11 @@ Law: every shape has late rows, refused rows and output in any run of a few epoc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 import polars as pl
 
@@ -16,6 +18,7 @@ from penstock.compiler import compile_query
 from penstock.plan.compiled import CompiledQuery
 from penstock.query import nodes
 from penstock.query.stream import Sinks, Stream
+from penstock.query.windows import Window
 
 COLUMNS: dict[str, pl.DataType] = {
     "k": pl.String(),
@@ -73,7 +76,7 @@ def _numbers(stream: Stream) -> Stream:
     return stream.map(x="cast(s as bigint)").filter("x >= 0")
 
 
-def _counted(stream: Stream, window: ps.TimeWindow, by: str = "k") -> Stream:
+def _counted(stream: Stream, window: Window, by: str = "k") -> Stream:
     return stream.aggregate(by=by, window=window, n="count(*)", total="sum(x)", most="max(x)")
 
 
@@ -120,6 +123,70 @@ def _idle(folder: str) -> Sinks:
     return _counted(both, TUMBLING).write_parquet(f"{folder}/out")
 
 
+def _joined(folder: str) -> Sinks:
+    both = _source("a").join(_source("b"), on="k", within="3 seconds", how="full")
+    return both.write_parquet(f"{folder}/out", ordered=True)
+
+
+def _itself(folder: str) -> Sinks:
+    rows = _numbers(_source())
+    pairs = rows.join(rows, on="g", within="2 seconds", where="x < x_right")
+    return pairs.write_parquet(f"{folder}/out")
+
+
+def _crossed(folder: str) -> Sinks:
+    pairs = _source("a").product(_source("b"), within="2 seconds", where="x = x_right or k > s")
+    last = _source("a").product(_source("b"), within=ps.count_window(2), where="x > x_right")
+    return pairs.write_parquet(f"{folder}/out").also(last.write_memory("last"))
+
+
+def _last_rows(folder: str) -> Sinks:
+    """Look back by rows: windows of rows, and a join with the last rows of a key."""
+    rows = _numbers(_source())
+    windows = rows.aggregate(by="k", window=ps.count_window(4, every=3), n="sum(x)", m="max(ts)")
+    pairs = rows.join(_source("b"), on="k", within=ps.count_window(2))
+    return windows.write_parquet(f"{folder}/out").also(pairs.write_memory("pairs"))
+
+
+def _sessions(folder: str) -> Sinks:
+    sessions = _counted(_numbers(_source()), ps.session("2 seconds"))
+    best = sessions.select("k", "total").top(2, "total", window=ps.tumbling("10 seconds"))
+    return sessions.write_parquet(f"{folder}/out").also(best.write_memory("best"))
+
+
+class Remembered(ps.Process):
+    """Adds up a key's rows; forgets the key three seconds after its last row."""
+
+    state: Mapping[str, Any] = {"total": pl.Int64}
+    output: Mapping[str, Any] = {"total": pl.Int64, "why": pl.String}
+
+    def on_row(self, row: Mapping[str, Any], context: ps.Context) -> list[dict[str, Any]]:
+        """Add a row; fails where s is no number."""
+        total = (context.state or {"total": 0})["total"] + int(row["s"])
+        context.state = {"total": total}
+        context.clear_timers()
+        context.set_timer(context.time + timedelta(seconds=3))
+        return [{"total": total, "why": "row"}]
+
+    def on_timer(self, time: datetime, context: ps.Context) -> list[dict[str, Any]]:
+        """Forget the key."""
+        total = (context.state or {"total": 0})["total"]
+        context.state = None
+        return [{"total": total, "why": "timer"}]
+
+
+def _processed(folder: str) -> Sinks:
+    done = _source().process(Remembered(), by="k")
+    return done.write_parquet(f"{folder}/out", ordered=True)
+
+
+def _looked_up(folder: str) -> Sinks:
+    """Drop repeated rows, and look up each row's key in a table that changes."""
+    few = _numbers(_source()).dedup(by=("k", "g"), within="4 seconds")
+    known = few.enrich(_source("b"), on="k")
+    return known.write_parquet(f"{folder}/out")
+
+
 SHAPES: dict[str, Shape] = {
     "tumbling": Shape(build=_tumbling, plain=TUMBLING),
     "sliding": Shape(build=_sliding, plain=SLIDING),
@@ -129,6 +196,13 @@ SHAPES: dict[str, Shape] = {
     "united": Shape(build=_united, sources=2, plain=TUMBLING),
     "split": Shape(build=_split),
     "idle": Shape(build=_idle, sources=2, idle=True),
+    "joined": Shape(build=_joined, sources=2),
+    "itself": Shape(build=_itself),
+    "crossed": Shape(build=_crossed, sources=2),
+    "last rows": Shape(build=_last_rows, sources=2),
+    "sessions": Shape(build=_sessions),
+    "processed": Shape(build=_processed),
+    "looked up": Shape(build=_looked_up, sources=2),
 }
 
 

@@ -9,7 +9,8 @@ import polars as pl
 
 from penstock.query.aggregates import Call, result_type
 from penstock.query.nodes import Aggregate
-from penstock.query.windows import TimeWindow
+from penstock.query.windows import CountWindow, SessionWindow, TimeWindow
+from penstock.testing.reference.counts import counts_of
 from penstock.testing.reference.folds import fold, rank
 from penstock.testing.reference.rows import (
     Arriving,
@@ -20,6 +21,7 @@ from penstock.testing.reference.rows import (
     in_order,
     to_datetime,
 )
+from penstock.testing.reference.sessions import sessions_of
 
 Member = tuple[Row, list[Any]]
 """A row of a window with its argument for each call."""
@@ -27,20 +29,32 @@ Member = tuple[Row, list[Any]]
 
 def aggregate(node: Aggregate, arriving: Arriving) -> list[Row]:
     """Return the results of the windows that have closed."""
-    members = list(_members(node, arriving))
-    assert isinstance(node.window, TimeWindow)
     groups: dict[tuple[Any, ...], list[Member]] = {}
-    for row, arguments in members:
-        key = key_of(row, node.by)
-        for start in windows_of(row.time, node.window):
-            groups.setdefault((start, key), []).append((row, arguments))
-    ended = [
-        (start, start + node.window.size_us, found)
-        for (start, _), found in groups.items()
-        if start + node.window.size_us <= arriving.mark
-    ]
-    results = [result(node, arriving, found, start, end, end) for start, end, found in ended]
+    for member in _members(node, arriving):
+        groups.setdefault(key_of(member[0], node.by), []).append(member)
+    closed = [window for members in groups.values() for window in _closed(node, members, arriving)]
+    results = [result(node, arriving, found, start, end, end) for start, end, found in closed]
     return [row for row in results if row is not None]
+
+
+def _closed(
+    node: Aggregate, members: list[Member], arriving: Arriving
+) -> Iterator[tuple[int, int, list[Member]]]:
+    """Yield start, end and members of one group's windows that have closed."""
+    if isinstance(node.window, CountWindow):
+        flat = flat_columns(node.inputs[0], among=node.aggregation.reads)
+        yield from counts_of(members, node.window, arriving.mark, flat)
+        return
+    if isinstance(node.window, SessionWindow):
+        yield from sessions_of(members, node.window, arriving.mark)
+        return
+    windows: dict[int, list[Member]] = {}
+    for member in members:
+        for start in windows_of(member[0].time, node.window):
+            windows.setdefault(start, []).append(member)
+    for start, found in windows.items():
+        if start + node.window.size_us <= arriving.mark:
+            yield start, start + node.window.size_us, found
 
 
 def _members(node: Aggregate, arriving: Arriving) -> Iterator[Member]:

@@ -23,8 +23,17 @@ from typing import Any
 import polars as pl
 
 from penstock.query import nodes
+from penstock.query.dedup import Dedup
+from penstock.query.enrich import Enrich, Lookup
+from penstock.query.joins import Join, Product
 from penstock.query.nodes import Node, topological
+from penstock.query.process import Process
+from penstock.query.top import Top
 from penstock.testing.reference.aggregates import aggregate
+from penstock.testing.reference.dedups import dedup
+from penstock.testing.reference.enriches import enrich, looked_up
+from penstock.testing.reference.joins import join, product
+from penstock.testing.reference.processes import run_process
 from penstock.testing.reference.rows import (
     Arriving,
     Row,
@@ -34,9 +43,16 @@ from penstock.testing.reference.rows import (
     in_order,
     to_micros,
 )
+from penstock.testing.reference.tops import top
 
 STATEFUL: dict[type[Node], Callable[[Any, Arriving], list[Row]]] = {
     nodes.Aggregate: aggregate,
+    Top: top,
+    Join: join,
+    Product: product,
+    Dedup: dedup,
+    Enrich: enrich,
+    Process: run_process,
 }
 """What each stateful operator makes of all rows that come to it."""
 
@@ -89,6 +105,7 @@ class _Evaluation:
         self.inputs, self.finish = inputs, finish
         self.rows: list[list[Row]] = []
         self.marks: list[float] = []
+        self.reached: list[float] = []
         self.refused: set[tuple[int, int]] = set()
         self.found = Reference()
 
@@ -99,10 +116,14 @@ class _Evaluation:
                 continue
             places = [self.number[id(child)] for child in node.inputs]
             mark = min(self.marks[i] for i in places)
+            reached = min(self.reached[i] for i in places)
             ports = [self.rows[i] for i in places]
-            arriving = Arriving(number=number, ports=ports, mark=mark, attempt=self._attempt)
+            arriving = Arriving(
+                number=number, ports=ports, mark=mark, attempt=self._attempt, reached=reached
+            )
             self.rows.append(self._operator(node, arriving))
             self.marks.append(mark + node.after_us)
+            self.reached.append(reached + node.after_us)
         self.found.late_count = sum(len(rows) for rows in self.found.late.values())
         self.found.refused = len(self.refused)
         return self.found
@@ -121,6 +142,7 @@ class _Evaluation:
             highest = max(highest, time)
             admitted.append(Row(time=time, source=number, position=position, values=values))
         self.rows.append(admitted)
+        self.reached.append(highest - source.delay_us)
         self.marks.append(math.inf if self.finish else highest - source.delay_us)
         self.found.late[number] = late
         self.found.read += frame.height
@@ -166,6 +188,8 @@ def _computed(node: Node, row: Row) -> list[Values]:
         return [row.values] if frame.select(node.predicate).item() else []
     if isinstance(node, nodes.Explode):
         return [_unfolded(node, row, element) for element in row.values[node.column] or ()]
+    if isinstance(node, Lookup):
+        return looked_up(node, row)
     assert isinstance(node, nodes.Apply), f"no meaning for {node.title}"
     made = node.function(frame)
     return made.select(pl.col(name).cast(dtype) for name, dtype in node.schema.items()).to_dicts()

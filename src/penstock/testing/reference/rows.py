@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -50,12 +51,14 @@ class Arriving:
         ports: The rows of each input.
         mark: The watermark of the inputs at the end; infinity if the input has ended.
         attempt: Runs a step that may fail on a row.
+        reached: How far the watermark came before the input ended.
     """
 
     number: int
     ports: Sequence[list[Row]]
     mark: float
     attempt: Attempt
+    reached: float = math.inf
 
     @property
     def rows(self) -> list[Row]:

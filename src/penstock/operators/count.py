@@ -1,0 +1,249 @@
+"""Aggregates over count windows: of every group, so many rows in stream order.
+
+Rows wait until the watermark has passed them, since an earlier row of their group may still come.
+Then they get their number in the group; a window is written when its last row has one. Of a group
+there stay the rows that are in windows to come, and its newest row, which carries the count.
+
+Laws: the number of a row depends on the rows of its group alone; an epoch touches the groups that
+got final rows, and of these the rows of at most one window beside the new ones; a row is looked at
+once for all windows that it is in (`sliding`), where the functions allow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced
+from penstock.operators.keyed_rows import KeyedRows
+from penstock.operators.runs import Run, add_run, take_below
+from penstock.operators.sliding import Blocks, Places, can_slide, slide
+from penstock.operators.stateless import Refusal
+from penstock.operators.window_values import (
+    END,
+    KEY,
+    START,
+    WINDOW,
+    WindowValues,
+    by_key,
+    key_changes,
+)
+from penstock.query.nodes import (
+    ORDER,
+    POSITION,
+    SOURCE,
+    TIME,
+    Aggregate,
+    Apply,
+    Filter,
+    Map,
+    Node,
+    Source,
+)
+from penstock.query.windows import CountWindow
+
+NUMBER = "__row_number"
+"""A row's number in its group, from 0; null while it waits."""
+_NEW, _PLACE = "__new", "__place"
+_MOST = 4_000_000
+"""So many rows at most are laid out window by window at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountState:
+    """Rows that wait for the watermark, by time, and rows with their number, by key."""
+
+    waiting: tuple[Run, ...] = ()
+    rows: KeyedRows
+
+
+class CountKernel:
+    """The aggregate of one operator over count windows."""
+
+    def __init__(self, node: Aggregate, operator: int, ordered: bool) -> None:
+        """Prepare the expressions of an aggregate node."""
+        assert isinstance(node.window, CountWindow)
+        self.size, self.every = node.window.size, node.window.every
+        self.values = values = WindowValues(node, operator, ordered)
+        self.by = values.by
+        values.runs = self.size > 1
+        ties = [c for c in values.told_apart if c not in self.by]
+        self.ties: list[pl.Expr] = []
+        if values.parts is not None:
+            wanted = ties if may_tie(node.inputs[0]) else []
+            self.ties = [pl.col(c).alias(f"__t{i}") for i, c in enumerate(wanted)]
+            ties = [f"__t{i}" for i in range(len(wanted))]
+        self.order = [*ORDER, *ties]
+        self.forgotten = [SOURCE, POSITION, *[tie.meta.output_name() for tie in self.ties]]
+        calls = list(zip(range(len(values.over)), values.over, values.parts or (), strict=True))
+        self.sliding = [one for one in calls if can_slide(one[1])]
+        self.others = [e for _, call, parts in calls if not can_slide(call) for e in parts.partial]
+
+    def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
+        """Return keys, order and arguments."""
+        return self.values.prepare(rows, [*ORDER, *self.ties])
+
+    def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows as they are: which window a row is in is not known yet."""
+        return prepared
+
+    def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> CountState:
+        """Return the state at a watermark from the deltas of the past."""
+        none = KeyedRows.empty(self.by, self._schema())
+        rows = [d.filter(pl.col(UNTIL) > watermark).select(list(none.schema)) for d in deltas]
+        found = pl.concat([pl.DataFrame(schema=none.schema), *rows])
+        waiting = found.filter(pl.col(NUMBER).is_null())
+        numbered = self._needed(found.filter(pl.col(NUMBER).is_not_null()), self.by)
+        return CountState(
+            waiting=(Run.of(waiting, TIME),) if waiting.height else (),
+            rows=none.replace(numbered, numbered.sort(NUMBER)) if numbered.height else none,
+        )
+
+    def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return the rows of an epoch with the watermark at which they have got their number."""
+        fresh = self._fresh(arrived)
+        if not fresh:
+            return pl.DataFrame()
+        return pl.concat(fresh).with_columns((pl.col(TIME) + 1).alias(UNTIL))
+
+    def advance(
+        self, state: CountState, arrived: Sequence[pl.DataFrame], watermark: int
+    ) -> Advanced:
+        """Take the rows of an epoch and number those below the watermark."""
+        final, waiting = take_below(state.waiting, TIME, watermark)
+        early = []
+        for frame in self._fresh(arrived):
+            final += [below] if (below := frame.filter(pl.col(TIME) < watermark)).height else []
+            early += [above] if (above := frame.filter(pl.col(TIME) >= watermark)).height else []
+        if early:
+            waiting = add_run(waiting, _by_time(early), _by_time)
+        if not final:
+            after = CountState(waiting=waiting, rows=state.rows)
+            return Advanced(state=after, results=self.values.no_results())
+        ready = pl.concat(final)
+        rows = self._numbered(pl.concat([state.rows.find(ready), ready.sort(self.order)]))
+        results, refusals = self._results(rows)
+        needed = self._needed(rows, [KEY])
+        return Advanced(
+            state=CountState(waiting=waiting, rows=state.rows.replace(ready, needed)),
+            results=results,
+            refusals=refusals,
+            kept=self._numbered_delta(needed.filter(_NEW).select(ready.columns)),
+        )
+
+    def compact(
+        self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
+    ) -> pl.DataFrame:
+        """Return one delta, without rows that, as far as it shows, are in no window to come."""
+        rows = pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
+        waits = pl.col(NUMBER).is_null()
+        return pl.concat([rows.filter(waits), self._needed(rows.filter(~waits), self.by)])
+
+    def _schema(self) -> Mapping[str, pl.DataType]:
+        """Return the columns of state rows."""
+        given = pl.LazyFrame(schema={**self.values.node.inputs[0].schema, **HIDDEN})
+        return {**self.prepare(given).collect_schema(), NUMBER: pl.Int64()}
+
+    def _fresh(self, arrived: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+        number = pl.lit(None, dtype=pl.Int64).alias(NUMBER)
+        return [frame.with_columns(number) for frame in arrived if frame.height]
+
+    def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows by key and number.
+
+        Args:
+            rows: The rows of each key in order, those without a number after the others.
+        """
+        place, number = pl.col(_PLACE), pl.col(NUMBER)
+        before = pl.when(key_changes()).then(number.fill_null(0) - place).forward_fill()
+        return (
+            by_key(rows, self.by)
+            .lazy()
+            .with_columns(
+                number.is_null().alias(_NEW),
+                pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE),
+                # A row with a number is in order for good.
+                *[pl.lit(None, dtype=rows.schema[c]).alias(c) for c in self.forgotten],
+            )
+            .with_columns((before + place).alias(NUMBER))
+            .collect()
+        )
+
+    def _needed(self, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+        """Return the rows that are in windows to come, and each key's newest row."""
+        number = pl.col(NUMBER)
+        newest = number.max().over(by) if by else number.max()
+        last = number.floordiv(self.every) * self.every + self.size - 1
+        return rows.filter((last > newest) | (number == newest))
+
+    def _numbered_delta(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.with_columns(pl.lit(FOREVER, dtype=pl.Int64).alias(UNTIL))
+
+    def _results(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refusal, ...]]:
+        """Return the results of the windows whose last row is new."""
+        results, refusals = [self.values.no_results()], list[Refusal]()
+        for windows in self._closed(rows):
+            found, refused = self.values.finish(windows)
+            results.append(found)
+            refusals += refused
+        return pl.concat(results), tuple(refusals)
+
+    def _closed(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Yield what `WindowValues.finish` needs of the windows whose last row is new."""
+        past = pl.col(NUMBER) - (self.size - 1)
+        ends = rows.filter(pl.col(_NEW) & (past >= 0) & (past % self.every == 0))
+        if ends.is_empty():
+            return
+        starts: Places = ends[_PLACE].to_numpy() - (self.size - 1)
+        windows = ends.select(
+            *self.by,
+            rows[TIME].gather(starts).alias(START),
+            pl.col(TIME).alias(END),
+            pl.int_range(pl.len(), dtype=pl.Int64).alias(WINDOW),
+        )
+        if self.values.parts is None:
+            yield from self._laid_out(rows, windows, starts)
+            return
+        if self.sliding:
+            blocks = Blocks.of(starts, ends[KEY].cast(pl.Int64).to_numpy(), self.size)
+            inside = rows.select(pl.all().gather(blocks.rows))
+            windows = windows.hstack(slide(inside, blocks, self.sliding))
+        if self.others:
+            parts = [
+                laid.group_by(WINDOW, maintain_order=True).agg(self.others).drop(WINDOW)
+                for laid in self._laid_out(rows, windows, starts)
+            ]
+            windows = windows.hstack(pl.concat(parts))
+        yield windows
+
+    def _laid_out(
+        self, rows: pl.DataFrame, windows: pl.DataFrame, starts: Places
+    ) -> Iterator[pl.DataFrame]:
+        """Yield all rows of each window, some windows at a time."""
+        many = max(1, _MOST // self.size)
+        payload = rows.drop(*self.forgotten, NUMBER, KEY, _NEW, _PLACE)
+        for first in range(0, starts.size, many):
+            some = starts[first : first + many]
+            places = (some[:, None] + np.arange(self.size)).reshape(-1)
+            of_window = np.repeat(np.arange(first, first + some.size), self.size)
+            laid = payload.select(pl.all().gather(places))
+            times = windows.select(pl.col(START, END, WINDOW).gather(of_window))
+            yield laid.hstack(times).with_columns(pl.col(WINDOW).set_sorted())
+
+
+def may_tie(node: Node) -> bool:
+    """Return whether two rows of an operator can have the same place in stream order.
+
+    Rows of a source have places of their own. What is united may be the same row twice, and
+    results have no place but their event time.
+    """
+    while isinstance(node, Map | Filter | Apply):
+        (node,) = node.inputs
+    return not isinstance(node, Source)
+
+
+def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
+    return Run.of(pl.concat(frames, rechunk=True), TIME)

@@ -1,0 +1,83 @@
+"""Turns: rows of both sides wait until they are final, and then have their turn in stream order.
+
+Law: rows have their turn by event time, source, position; at the same place left rows come before
+right ones, and rows of one side by their columns from left to right. Rows that wait cost nothing in
+the epochs between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from penstock.operators.kernel import FOREVER, SIDE, UNTIL
+from penstock.operators.pairs import StateRows
+from penstock.operators.runs import Run, add_run, take_below
+from penstock.query.joins import Join, Pairing
+from penstock.query.nodes import ORDER, TIME
+
+Waiting = tuple[Run, ...]
+"""Rows at or above the watermark, by event time."""
+
+
+class Turns:
+    """Puts the rows of a pairing into stream order."""
+
+    def __init__(self, node: Pairing, rows: StateRows) -> None:
+        """Prepare the columns by which rows at the same place are told apart."""
+        self.rows = rows
+        self.ties = [_ties(node, side) for side in range(len(node.inputs))]
+
+    def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """Return arrived rows as they are kept; how long they are needed, no watermark tells."""
+        return self.rows.delta(arrived, pl.lit(FOREVER))
+
+    def split(
+        self, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return the rows of deltas that have had their turn, in order, and those that wait."""
+        rows = pl.concat([self._empty(), *[delta.drop(UNTIL) for delta in deltas]])
+        had = rows.filter(pl.col(TIME) < watermark)
+        return self._in_order([had]), rows.filter(pl.col(TIME) >= watermark)
+
+    def take(
+        self, waiting: Waiting, arrived: Sequence[pl.DataFrame], watermark: int
+    ) -> tuple[pl.DataFrame, Waiting]:
+        """Return the rows whose turn has come, in order, and those that wait on."""
+        fresh = [self.rows.whole(frame) for frame in arrived if frame.height]
+        ready, runs = take_below(waiting, TIME, watermark)
+        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
+        later = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
+        if any(frame.height for frame in later):
+            runs = add_run(runs, by_time(later), by_time)
+        return self._in_order(ready), runs
+
+    def _in_order(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        rows = pl.concat([self._empty(), *frames])
+        sides = [
+            rows.filter(pl.col(SIDE) == side).sort(*ORDER, *ties)
+            for side, ties in enumerate(self.ties)
+        ]
+        merged = pl.concat(sides, rechunk=True)
+        return merged if len(sides) == 1 else merged.sort(*ORDER, SIDE, maintain_order=True)
+
+    def _empty(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=self.rows.schema)
+
+
+def by_time(frames: Sequence[pl.DataFrame]) -> Run:
+    """Return waiting rows as one run."""
+    return Run.of(pl.concat(frames, rechunk=True), TIME)
+
+
+def _ties(node: Pairing, side: int) -> list[str]:
+    """Return the columns of state rows that tell apart rows of a side at the same place."""
+    schema, renamed = node.inputs[side].schema, dict(node.renamed)
+    if isinstance(node, Join) and node.shared:
+        renamed |= {key: key for key in node.right_on}
+    return [
+        name if side == 0 else renamed[name]
+        for name, dtype in schema.items()
+        if not dtype.is_nested()
+    ]

@@ -1,0 +1,101 @@
+"""The grid: any two rows meet in exactly one cell, wherever the cells are."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.exchange.balancer import split_on_grid
+from penstock.exchange.placement import placement_of
+from penstock.operators.cells import Cells
+from penstock.operators.kernel import SIDE
+from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.grid import Grid
+from penstock.query.nodes import Node
+
+KEYS = ("n",)
+
+
+class _Product(Node):
+    """A node on a grid, with nothing else to it."""
+
+    ways: tuple[str, ...] = ()
+
+    def keys(self, port: int) -> tuple[str, ...] | None:
+        return KEYS
+
+    def grid(self, port: int) -> str:
+        return self.ways[port]
+
+
+@pytest.mark.parametrize("instances", range(1, 13))
+@pytest.mark.parametrize("size", [1, 2, 5, 32])
+def test_cells_are_spread_over_instances(size: int, instances: int) -> None:
+    grid = Grid(rows=size, columns=size)
+    owners = grid.owners(instances)
+    counts = [len(list(owners.owned_by(i))) for i in range(instances)]
+    assert sum(counts) == size * size
+    if size == 32:
+        assert max(counts) <= 1.5 * size * size / instances
+
+
+@given(cells=st.sets(st.integers(0, 19)))
+def test_rectangles_make_up_the_cells(cells: set[int]) -> None:
+    grid = Grid(rows=4, columns=5)
+    found = [
+        row * 5 + column
+        for rows, columns in grid.rectangles(BucketSet.of(cells))
+        for row in rows
+        for column in columns
+    ]
+    assert sorted(found) == sorted(cells)
+
+
+maps = st.integers(1, 5).flatmap(
+    lambda instances: st.lists(st.integers(0, instances - 1), min_size=9, max_size=9).map(
+        lambda owners: BucketMap(owners=tuple(owners), instances=instances)
+    )
+)
+
+
+@given(owners=maps, way=st.sampled_from([("row", "column"), ("cross",), ("all", "all")]))
+def test_two_rows_meet_at_the_owner_of_one_cell(owners: BucketMap, way: tuple[str, ...]) -> None:
+    grid = Grid(rows=3, columns=3)
+    rows = pl.DataFrame({"n": range(12)})
+    sent = [split_on_grid(rows, KEYS, ports, grid, owners) for ports in way]
+    met: list[tuple[int, int]] = []
+    for instance in range(owners.instances):
+        cells = Cells(grid, owners.owned_by(instance), [KEYS, KEYS])
+        left = cells.placed(sent[0][instance], (0, 1))
+        right = cells.placed(sent[-1][instance], (0, 1))
+        for i, j in cells.parts(left, right):
+            met += [(a, b) for a in left["n"].gather(i) for b in right["n"].gather(j)]
+    assert sorted(met) == [(a, b) for a in range(12) for b in range(12)]
+
+
+@given(
+    owners=maps,
+    way=st.sampled_from([("row", "column"), ("cross",), ("all", "all")]),
+    buckets=st.sampled_from([9, 15]),
+)
+def test_a_state_row_is_written_once_and_read_where_it_is_needed(
+    owners: BucketMap, way: tuple[str, ...], buckets: int
+) -> None:
+    grid = Grid(rows=3, columns=3)
+    node = _Product(inputs=tuple(Node() for _ in way), schema={})
+    object.__setattr__(node, "ways", way)
+    sides = [
+        pl.DataFrame({"n": range(12)}).with_columns(pl.lit(side, dtype=pl.Int8).alias(SIDE))
+        for side in range(len(way))
+    ]
+    places = [
+        placement_of(node, buckets, owners, instance, grid) for instance in range(owners.instances)
+    ]
+    for side, rows in enumerate(sides):
+        sent = split_on_grid(rows, KEYS, way[side], grid, owners)
+        written = [p.written(part) for p, part in zip(places, sent, strict=True)]
+        assert sorted(n for part in written for n in part["n"]) == list(range(12))
+        for place, part in zip(places, sent, strict=True):
+            assert part.filter(~place.bucket(part).is_in(list(place.reads))).is_empty()
