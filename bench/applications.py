@@ -99,6 +99,8 @@ def _run_question(
             log(f"{question.name}: others kept {ran.others_cores:.1f} cores busy meanwhile")
             outputs[engine] = _read_outputs(job.out)
         found.append(_row(job, ran, outputs[engine]))
+        for phase, seconds in found[-1].phases.items():
+            log(f"{question.name}: {engine}: {phase} {seconds:.1f} s")
     _check_equal(question.name, outputs)
     same = f"outputs of {len(outputs)} engines are equal, row by row"
     log(f"{question.name}: {same if len(outputs) > 1 else 'one engine, so nothing was compared'}")
@@ -167,7 +169,7 @@ def _with_ratios(rows: Sequence[AppRow]) -> list[AppRow]:
 def table(rows: Sequence[AppRow]) -> Table:
     """Return the rows as a table for people."""
     shown = Table(
-        title="end to end; ratio: rows/s over those of the batch job; then seconds of tasks",
+        title="end to end; ratio: rows/s over those of the batch job",
         box=SIMPLE,
         pad_edge=False,
         collapse_padding=True,
@@ -176,14 +178,12 @@ def table(rows: Sequence[AppRow]) -> Table:
         shown.add_column(name, no_wrap=True)
     for name in ("rows", "rows/s", "p50 ms", "p99 ms", "RSS MB", "output", "ratio"):
         shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("phases")
     for row in rows:
         ratio = "–" if row.ratio_to_batch is None else f"{row.ratio_to_batch:.2f}"
         shown.add_row(
-            row.workload, row.engine, f"{row.rows:,}", rate(row.rows_per_second),
+            row.workload, row.engine, rate(row.rows), rate(row.rows_per_second),
             f"{row.epoch_ms_p50:,.0f}", f"{row.epoch_ms_p99:,.0f}", f"{row.peak_rss_mb:,.0f}",
             f"{row.output_rows:,}", ratio,
-            ", ".join(f"{name} {spent:.1f}" for name, spent in row.phases.items()),
         )  # fmt: skip
     return shown
 

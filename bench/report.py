@@ -67,14 +67,14 @@ def with_ratios(rows: Sequence[BenchRow]) -> list[BenchRow]:
 def table(rows: Sequence[BenchRow]) -> Table:
     """Return the rows as a table for people."""
     shown = Table(
-        title="call records, end to end; ratio: over native; comparisons: a second and core",
+        title="call records, end to end; ratio: over native; compared: pairs a second and core",
         box=SIMPLE,
         pad_edge=False,
         collapse_padding=True,
     )
     for name in ("load", "engine"):
         shown.add_column(name, no_wrap=True)
-    for name in ("rows", "rows/s", "p50 ms", "p99 ms", "RSS MB", "output", "ratio", "comparisons"):
+    for name in ("rows", "rows/s", "p50 ms", "p99 ms", "RSS MB", "output", "ratio", "compared"):
         shown.add_column(name, justify="right", no_wrap=True)
     for row in rows:
         ratio = "–" if row.ratio_to_native is None else f"{row.ratio_to_native:.2f}"
@@ -82,7 +82,7 @@ def table(rows: Sequence[BenchRow]) -> Table:
         shown.add_row(
             row.workload,
             row.engine,
-            f"{row.rows:,}",
+            rate(row.rows),
             rate(row.rows_per_second),
             f"{row.epoch_ms_p50:,.0f}",
             f"{row.epoch_ms_p99:,.0f}",
@@ -94,9 +94,13 @@ def table(rows: Sequence[BenchRow]) -> Table:
     return shown
 
 
-def rate(per_second: float) -> str:
-    """Say a rate in thousands where that loses nothing that matters."""
-    return f"{per_second:,.0f}" if per_second < 100_000 else f"{per_second / 1000:,.0f} k"
+def rate(number: float) -> str:
+    """Say a number of rows, or of rows a second, in thousands where that loses nothing.
+
+    >>> rate(1234.5), rate(2_500_000)
+    ('1,234', '2,500 k')
+    """
+    return f"{number:,.0f}" if number < 100_000 else f"{number / 1000:,.0f} k"
 
 
 def to_json(rows: Sequence[BenchRow]) -> str:

@@ -115,9 +115,9 @@ def q15(sales: pl.LazyFrame, table: pl.DataFrame, days: int = 7) -> pl.DataFrame
 
 
 def _sessions(clicks: pl.LazyFrame) -> pl.LazyFrame:
-    """Number each user's sessions: a new one begins after a pause of an hour or more."""
+    """Number each user's sessions: a new one begins after a pause of more than an hour."""
     pause = pl.col("ts") - pl.col("ts").shift(1)
-    new = (pl.col("user") != pl.col("user").shift(1)) | (pause >= HOUR)
+    new = (pl.col("user") != pl.col("user").shift(1)) | (pause > HOUR)
     return clicks.sort("user", "ts").with_columns(session=new.fill_null(True).cum_sum())
 
 

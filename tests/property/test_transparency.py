@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -28,9 +29,12 @@ from tests.property.strategies import Row, Scenario, arrivals, scenarios
 
 PLAIN = {name: COLUMNS[name] for name in ("k", "x", "y", "ts")}
 few = settings(max_examples=max(1, settings().max_examples // 4))
+many = settings(max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "500")))
 
 
+@many
 @given(scenario=scenarios())
+@pytest.mark.timeout(1200)
 def test_engine_agrees_with_the_reference(scenario: Scenario) -> None:
     scenario.check()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import polars as pl
 from hypothesis import given
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.compiler import STRATEGIES, compile_query
+from penstock.operators import numbered_rows
 from penstock.operators.kernel import UNTIL, Kernel
 from penstock.operators.kernels import kernel_of
 from penstock.operators.panes import FINISHED
@@ -168,7 +170,7 @@ def test_tops_agree_with_the_reference(scenario: Scenario) -> None:
     scenario.check()
 
 
-KERNELS = {
+KERNELS: dict[str, Window] = {
     "session": ps.session(timedelta(microseconds=5)),
     "count": ps.count_window(4, every=1),
     "count step": ps.count_window(5, every=3),
@@ -235,11 +237,16 @@ def prepared(kernel: Kernel, rows: list[tuple[int, int, int]], first: int) -> pl
     name=st.sampled_from([*KERNELS, "top", "top moment"]),
     values=st.sampled_from(list(KERNEL_VALUES)),
     steps=several(epochs, 16),
+    chunk=st.sampled_from([1, 2, 256]),
 )
 def test_epochs_restores_and_compactions_do_not_show(
-    name: str, values: str, steps: tuple[Epoch, ...]
+    name: str, values: str, steps: tuple[Epoch, ...], chunk: int
 ) -> None:
-    kernel = kernel_named(name, values)
+    with patch.object(numbered_rows, "_LARGEST", chunk):
+        _run_epochs(kernel_named(name, values), steps)
+
+
+def _run_epochs(kernel: Kernel, steps: tuple[Epoch, ...]) -> None:
     state, watermark, place = kernel.restore([], 0), 0, 0
     deltas: list[pl.DataFrame] = []
     everything, results = [], [kernel.advance(state, [], 0).results]

@@ -136,7 +136,7 @@ def test_sessions() -> None:
     )
     agree(
         sessions,
-        """with gaps as (select *, coalesce(ts - lag(ts) over w >= interval 30 seconds, true) new
+        """with gaps as (select *, coalesce(ts - lag(ts) over w > interval 30 seconds, true) new
                from l window w as (partition by k order by ts)),
            islands as (select *, sum(new::int) over (partition by k order by ts) s from gaps)
         select k, min(ts) window_start, max(ts) + interval 30 seconds window_end,

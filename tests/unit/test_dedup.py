@@ -52,6 +52,15 @@ def test_a_row_is_measured_against_the_last_that_was_kept(cuts: int) -> None:
     assert found == [(1, at(0)), (None, at(5)), (2, at(6)), (1, at(10)), (3, at(40))]
 
 
+def test_a_note_of_an_earlier_row_does_not_end_that_of_a_later_one() -> None:
+    with TestStream(source().dedup(by="k", within="10s").write_memory(ordered=True)) as stream:
+        for second in (0, 10, 10.5, 12, 19, 20, 20.5):
+            stream.add(rows((1, second)))
+        stream.finish()
+        stream.expect_reference()
+        assert [row["ts"] for row in stream.rows()] == [at(0), at(10), at(20)]
+
+
 def test_for_ever() -> None:
     with TestStream(source().dedup(by="k").write_memory(ordered=True)) as stream:
         stream.add(rows((1, 0), (1, 0), (2, 1)))

@@ -113,6 +113,21 @@ def test_a_table_that_changes(cut: int) -> None:
     assert found == {0: None, 1: 2, 2: None, 3: 2, 4: None, 5: 5, 6: 3}
 
 
+def test_table_rows_at_the_same_place_come_by_their_columns() -> None:
+    table = source(PRICES, name="prices", delay="9s").aggregate(
+        by=("k", "price"), window=ps.tumbling("10s"), n="count(*)"
+    )
+    made = source().enrich(table, on="k").select("x", "price").write_memory()
+    for instances in (1, 3):
+        with TestStream(made, instances=instances) as stream:
+            changes = [{"k": 1, "price": p, "ts": at(p)} for p in (3, 7, 5, 1)]
+            part: dict[int | str, Any] = {0: rows((1, 9), (1, 10), (1, 11)), "prices": changes}
+            stream.add(part)
+            stream.finish()
+            stream.expect_reference()
+            assert {row["x"]: row["price"] for row in stream.rows()} == {0: None, 1: 7, 2: 7}
+
+
 def test_a_stream_may_be_its_own_table() -> None:
     calls = source()
     with TestStream(calls.enrich(calls, on="k", how="inner").write_memory()) as stream:

@@ -38,6 +38,8 @@ def test_an_unknown_column_names_the_nearest_one() -> None:
         pl.col("src").is_duplicated(),
         pl.col("duration").sum().over("src"),
         pl.col("duration").sort(),
+        pl.col("src").reverse(),
+        pl.col("src").str.join("-"),
         pl.col("duration").fill_null(strategy="forward"),
         pl.len(),
     ],

@@ -119,6 +119,36 @@ def test_a_row_is_alone_once_the_watermark_has_passed_it_by_the_window() -> None
         stream.expect_reference()
 
 
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_a_row_waits_to_the_last_microsecond(how: str, restart: bool) -> None:
+    joined = LEFT.join(RIGHT, on="k", within="5 seconds", how=how)
+    last = 14.999999
+    with TestStream(joined.write_memory()) as stream:
+        feed(stream, {"left": [row("a", 1, 10)], "right": [row("z", 2, 10)]})
+        feed(stream, {n: [row(n, 0, last)] for n in ("left", "right")})
+        if restart:
+            stream.crash()
+        feed(stream, {"right": [row("a", 3, last)], "left": [row("z", 4, last)]})
+        assert seconds(stream.rows(), "x", "x_right") == [(1, 3), (4, 2)]
+        stream.finish()
+        stream.expect_reference()
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_partner_is_remembered_until_the_row_is_over(restart: bool) -> None:
+    joined = LEFT.join(RIGHT, on="k", within="5 seconds", how="full")
+    with TestStream(joined.write_memory()) as stream:
+        feed(stream, {"left": [row("a", 1, 10)], "right": [row("a", 2, 6)]})
+        for second in (12, 14):  # the right row is over, the left one is not
+            feed(stream, {n: [row(n, 0, second)] for n in ("left", "right")})
+            if restart:
+                stream.crash()
+        stream.finish()
+        assert [r["x_right"] for r in stream.rows() if r["k"] == "a"] == [2]
+        stream.expect_reference()
+
+
 def test_an_unmatched_row_has_the_end_of_its_window_as_its_time() -> None:
     joined = LEFT.join(RIGHT, on="k", within="5 seconds", how="left")
     ends = joined.aggregate(window=ps.tumbling("1 second"), n="count(*)")
@@ -221,6 +251,55 @@ def test_a_count_window_is_of_a_key_and_in_stream_order() -> None:
         stream.expect_reference()
 
 
+@pytest.mark.parametrize("cut", [1, 3, 6])
+def test_a_count_window_over_a_stream_with_itself(cut: int) -> None:
+    joined = LEFT.join(LEFT, on="k", within=ps.count_window(2))
+    rows = [row("ab"[x == 3], x, x // 2) for x in range(6)]
+    with TestStream(joined.write_memory(), instances=2) as stream:
+        stream.add(rows[:cut])
+        stream.crash()
+        stream.add(rows[cut:])
+        stream.finish()
+        pairs = [(0, 1), (0, 2), (1, 2), (1, 4), (2, 4), (2, 5), (4, 5)]
+        assert seconds(stream.rows(), "x", "x_right") == sorted(
+            [*pairs, *[(b, a) for a, b in pairs]]
+        )
+        stream.expect_reference()
+
+
+@pytest.mark.parametrize("kind", ["join", "product"])
+def test_rows_at_one_place_have_their_turn_by_their_columns(kind: str) -> None:
+    lists = source("lists", schema={"k": pl.String(), "x": pl.List(pl.Int64), "ts": SCHEMA["ts"]})
+    many, window = lists.explode("x"), ps.count_window(1)
+    joined = (
+        many.join(RIGHT, on="k", within=window)
+        if kind == "join"
+        else many.product(RIGHT, within=window, where="k = k_right")
+    )
+    with TestStream(joined.write_memory()) as stream:
+        feed(
+            stream, {"lists": [{"k": "a", "x": [5, 9, 2], "ts": at(1)}], "right": [row("a", 0, 2)]}
+        )
+        stream.finish()
+        assert seconds(stream.rows(), "x", "x_right") == [(9, 0)]
+        stream.expect_reference()
+
+
+def test_compaction_keeps_the_last_rows_of_each_key_and_side() -> None:
+    query = compile_query(LEFT.join(RIGHT, on="k", within=ps.count_window(2)).write_memory().sinks)
+    kernel = kernel_of(query, query.stateful[0])
+    deltas = []
+    for port in (0, 1):
+        rows = pl.DataFrame([row("ab"[x % 2], x, x) for x in range(10)], schema=SCHEMA)
+        places = [(pl.col("x") * 1_000_000).alias(TIME), pl.lit(port, pl.Int32).alias("__src")]
+        sent = rows.with_columns(*places, pl.lit(0, pl.Int64).alias("__pos"))
+        deltas.append(kernel.delta([kernel.prepare(sent.lazy(), port).collect()]))
+    kept = kernel.compact(deltas, 8_000_000)
+    times = [int(t) // 1_000_000 for t in kept.filter(pl.col("__side") == 1)[TIME]]
+    assert sorted(times) == [4, 5, 6, 7, 8, 9], "8 and 9 wait"
+    assert kept.height == 12
+
+
 def test_results_carry_no_columns_that_nobody_reads() -> None:
     joined = LEFT.join(RIGHT, on="k", within="1m").select("x")
     query = compile_query(joined.write_memory().sinks)
@@ -273,6 +352,12 @@ def test_lists_are_no_keys() -> None:
     lists = source("lists", schema={"x": pl.List(pl.Int64), "ts": pl.Datetime("us")})
     with pytest.raises(QueryError, match="a key must not be a list or a struct"):
         lists.join(lists, on="x", within="1m").write_memory()
+
+
+def test_a_count_window_over_a_stream_with_itself_has_one_key() -> None:
+    apart = LEFT.join(LEFT, left_on="k", right_on="x", within=ps.count_window(2))
+    with pytest.raises(QueryError, match="needs the same keys on both sides"):
+        apart.write_memory()
 
 
 def test_mistakes_of_both_sides_are_reported_at_once() -> None:

@@ -31,6 +31,7 @@ FIRST = datetime(2024, 1, 1)
 POINT = {"lat": pl.Float64, "lon": pl.Float64, "at": pl.Datetime("us")}
 SPEED = {"kmh": pl.Float64}
 NUMBER = {"n": pl.Int64}
+TEXT = {"text": pl.String}
 SESSION = {"rows": pl.Int64, "total": pl.Int64}
 BOOK = {"bids": pl.List(pl.Struct({"price": pl.Int64, "size": pl.Int64}))}
 BEST = {"price": pl.Int64, "size": pl.Int64}
@@ -262,6 +263,49 @@ DEEDS: dict[int, Any] = {
     11: lambda context: [{"n": 1}, {"n": True}],
     12: lambda context: [{"n": 1.5}],
 }
+
+
+class Order(ps.Process):
+    """Joins what it has seen."""
+
+    state = TEXT
+    output = TEXT
+
+    def on_row(self, row: Row, context: ps.Context) -> list[Row]:
+        context.state = {"text": (context.state["text"] if context.state else "") + str(row["x"])}
+        return [context.state]
+
+
+def test_rows_at_the_same_place_come_by_their_columns() -> None:
+    counted = source(delay="10s").aggregate(by=("x", "k"), window=ps.tumbling("10s"), n="count(*)")
+    made = counted.process(Order(), by="k").write_memory(ordered=True)
+    for instances in (1, 3):
+        with TestStream(made, instances=instances) as stream:
+            stream.add(rows(*[("ab"[x % 2], x, x % 4) for x in (7, 3, 5, 9, 1, 2, 8)]))
+            stream.finish()
+            stream.expect_reference()
+            last = {row["k"]: row["text"] for row in stream.rows()}
+        assert last == {"a": "28", "b": "13579"}
+
+
+class Undo(Clock):
+    def on_row(self, row: Row, context: ps.Context) -> None:
+        super().on_row(row, context)
+        if row["x"] == 1:
+            context.clear_timers()
+            raise ValueError("one")
+
+    def on_timer(self, time: datetime, context: ps.Context) -> list[Row]:
+        return [{"n": len(context.timers)}]
+
+
+def test_timers_of_a_call_that_fails_are_undone_too() -> None:
+    made = source().process(Undo(), by="k").write_memory()
+    with TestStream(made) as stream:
+        stream.add(rows(("a", 0, 0), ("a", 1, 0.5), ("b", 1, 0.5)))
+        stream.finish()
+        stream.expect_reference()
+        stream.expect([{"k": "a", "n": 0}])
 
 
 class Wrong(ps.Process):

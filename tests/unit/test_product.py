@@ -74,6 +74,19 @@ def test_the_window_is_open_at_its_ends() -> None:
         assert pairs_of(stream) == [(1, 6), (1, 14)]
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_row_waits_to_the_last_microsecond(restart: bool) -> None:
+    made = LEFT.product(RIGHT, within="5 seconds", where="k = k_right")
+    last = 14.999999
+    with TestStream(made.write_memory(), instances=2) as stream:
+        feed(stream, [row(1, 10)], [row(2, 10, "z")])
+        feed(stream, [row(0, last, "x")], [row(0, last, "y")])
+        if restart:
+            stream.crash()
+        feed(stream, [row(4, last, "z")], [row(3, last)])
+        assert pairs_of(stream) == [(1, 3), (4, 2)]
+
+
 @pytest.mark.parametrize("instances", [1, 2, 4, 6])
 def test_a_count_window_is_of_the_whole_stream(instances: int) -> None:
     made = LEFT.product(RIGHT, within=ps.count_window(2), where="k = k_right")
@@ -88,9 +101,27 @@ def test_a_count_window_is_of_the_whole_stream(instances: int) -> None:
         stream.expect_reference()
 
 
-def test_a_pair_for_which_the_predicate_fails_is_refused() -> None:
+@pytest.mark.parametrize("cut", [1, 3, 6])
+@pytest.mark.parametrize("instances", [1, 4])
+def test_a_count_window_over_a_stream_with_itself(cut: int, instances: int) -> None:
+    made = LEFT.product(LEFT, within=ps.count_window(2), where="x >= 0")
+    rows = [row(x, x // 2) for x in range(6)]
+    with TestStream(made.write_memory(), instances=instances) as stream:
+        for part in (rows[:cut], rows[cut:], [row(6, 3)]):
+            stream.add(part)
+        stream.finish()
+        found = [(a, b) for a in range(7) for b in range(7) if 0 < abs(a - b) <= 2]
+        assert pairs_of(stream) == found
+        stream.expect_reference()
+
+
+@pytest.mark.parametrize("few", [0, 512])
+def test_a_pair_for_which_the_predicate_fails_is_refused(few: int) -> None:
     made = LEFT.product(RIGHT, within="1 second", where="cast(k as bigint) = x_right")
-    with TestStream(made.write_memory(), instances=4) as stream:
+    with (
+        patch.object(blocks, "FEW", few),
+        TestStream(made.write_memory(), instances=4) as stream,
+    ):
         feed(stream, [row(1, 1, "7"), row(2, 1, "z"), row(3, 50, "z")], [row(7, 1)])
         assert pairs_of(stream) == [(1, 7)]
         assert stream.counts()["refusedResults"] == 1, "a pair that is not close is not looked at"
@@ -156,6 +187,25 @@ def test_pairs_are_made_in_blocks(within: Any) -> None:
     assert sum(found.pairs for found in ranges) == 2_000 * 2_000
     assert max(heights) <= 256 * 256
     assert sum(heights) <= 1.5 * 2_000 * 2_000, "few pairs are compared in vain"
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+@pytest.mark.parametrize("itself", [False, True])
+def test_blocks_have_no_pairs_outside_the_window(itself: bool, rows: int) -> None:
+    made = LEFT.product(LEFT if itself else RIGHT, within="3 seconds", where="x >= 0")
+    numbers = [row(x, x) for x in range(20)]
+    with (
+        patch.object(blocks, "FEW", 0),
+        patch.object(blocks, "ROWS", rows),
+        TestStream(made.write_memory()) as stream,
+    ):
+        for part in (slice(12), slice(12, None)):
+            if itself:
+                stream.add(numbers[part])
+            else:
+                feed(stream, numbers[part], numbers[part])
+        near = [(a, b) for a in range(20) for b in range(20) if abs(a - b) < 3]
+        assert pairs_of(stream) == [(a, b) for a, b in near if a != b or not itself]
 
 
 def test_explained() -> None:

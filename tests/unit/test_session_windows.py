@@ -26,7 +26,7 @@ ROWS = {"n": "count(*)"}
 Row = dict[str, Any]
 SESSIONS = """
     with marked as (
-        select *, coalesce(ts - lag(ts) over w >= interval 6 seconds, true) as fresh
+        select *, coalesce(ts - lag(ts) over w > interval 6 seconds, true) as fresh
         from rows window w as (partition by k order by ts)
     ), numbered as (
         select *, sum(fresh::int) over (partition by k order by ts) as session from marked
@@ -61,9 +61,9 @@ def found(
         ]  # fmt: skip
 
 
-def test_rows_less_than_the_gap_apart_are_one_session() -> None:
-    rows = rows_at((1, "a", 0), (5.999999, "a", 0), (10.999999, "a", 0), (2, "b", 0))
-    assert found(rows) == [("b", 2, 7, 1), ("a", 1, 10.999999, 2), ("a", 10.999999, 15.999999, 1)]
+def test_rows_at_most_the_gap_apart_are_one_session() -> None:
+    rows = rows_at((1, "a", 0), (6, "a", 0), (11.000001, "a", 0), (2, "b", 0))
+    assert found(rows) == [("b", 2, 7, 1), ("a", 1, 11, 2), ("a", 11.000001, 16.000001, 1)]
 
 
 def test_a_row_between_two_sessions_makes_them_one() -> None:
@@ -73,17 +73,17 @@ def test_a_row_between_two_sessions_makes_them_one() -> None:
     assert found(rows[:2], values) == [("a", 1, 6, 1, 1), ("a", 9, 14, 1, 2)]
 
 
-def test_a_session_is_written_when_the_watermark_reaches_its_end_and_no_sooner() -> None:
-    rows = rows_at((1, "a", 0), (4, "a", 0), (18.999999, "b", 0))
+def test_a_session_is_written_when_the_watermark_is_past_its_end_and_no_sooner() -> None:
+    rows = rows_at((1, "a", 0), (4, "a", 0), (19, "b", 0))
     assert found(rows, finish=False) == []
-    assert found([*rows, *rows_at((19, "b", 0))], finish=False) == [("a", 1, 9, 2)]
+    assert found([*rows, *rows_at((19.000001, "b", 0))], finish=False) == [("a", 1, 9, 2)]
 
 
 def test_null_is_a_key_and_a_stream_without_keys_has_one_group() -> None:
     rows = rows_at((1, None, 0), (3, "a", 0), (4, None, 0))
     assert found(rows) == [("a", 3, 8, 1), (None, 1, 9, 2)]
     source = ps.from_rows([], schema=SCHEMA, time="ts", delay="10 seconds")
-    query = source.aggregate(window=ps.session("2s"), n="count(*)").write_memory()
+    query = source.aggregate(window=ps.session("1s"), n="count(*)").write_memory()
     with TestStream(query) as stream:
         stream.add(rows)
         stream.finish()

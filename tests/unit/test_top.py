@@ -65,6 +65,13 @@ def test_rows_that_tie_are_in_stream_order() -> None:
     assert sorted(top, key=lambda r: r[2]) == [("a", 1, 1), ("b", 1, 2)]
 
 
+def test_rows_at_one_place_that_tie_are_in_the_order_of_their_columns() -> None:
+    same = source()
+    twice = same.union(same.map(x="x - 1"))
+    top = found(twice.top(1, pl.lit(0), window=ps.tumbling("10 seconds")), rows_at((1, "a", 5)))
+    assert top == [("a", 4, 1)]
+
+
 def test_groups_have_their_own_ranks() -> None:
     rows = rows_at((1, "a", 1), (2, "b", 2), (3, "a", 3), (4, None, 4), (5, None, 5))
     top = found(source().top(1, "x", by="k", window=ps.tumbling("10 seconds")), rows)

@@ -13,6 +13,7 @@ from rich.table import Table
 import penstock
 from penstock.cli.output import give, say
 
+WIDTH = 100
 BENCHMARKS = ("cdr", "exchange", "tpcxbb", "network", "state")
 
 
@@ -91,4 +92,5 @@ def _find_benchmarks() -> None:
 
 
 def _show(figures: list[dict[str, Any]], table: Table, *, as_json: bool) -> None:
-    give(figures) if as_json else Console().print(table)
+    # Cut columns say nothing; on a narrow terminal lines wrap instead.
+    give(figures) if as_json else Console(width=max(Console().width, WIDTH)).print(table)

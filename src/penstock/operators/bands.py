@@ -136,6 +136,8 @@ class Band:
 
         Their times are less than ``within`` apart.
         """
+        if self.low - others.high >= within or others.low - self.high >= within:
+            return
         first = np.maximum(others.times - (within - 1), self.low)
         last = np.minimum(others.times + (within - 1), self.high)
         asked = np.flatnonzero(first <= last)

@@ -5,8 +5,8 @@ Then they get their number in the group; a window is written when its last row h
 there stay the rows that are in windows to come, and its newest row, which carries the count.
 
 Laws: the number of a row depends on the rows of its group alone; an epoch touches the groups that
-got final rows, and of these the rows of at most one window beside the new ones; a row is looked at
-once for all windows that it is in (`sliding`), where the functions allow it.
+got final rows, and of these the rows of windows that are full now; of all windows that become full
+in an epoch a row is looked at once (`sliding`), where the functions allow it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import polars as pl
 
 from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced
 from penstock.operators.keyed_rows import KeyedRows
+from penstock.operators.numbered_rows import FROM, NEEDED, NUMBER, TO, NumberedRows
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.sliding import Blocks, Places, can_slide, slide
 from penstock.operators.stateless import Refusal
@@ -45,8 +46,6 @@ from penstock.query.nodes import (
 )
 from penstock.query.windows import CountWindow
 
-NUMBER = "__row_number"
-"""A row's number in its group, from 0; null while it waits."""
 _NEW, _PLACE = "__new", "__place"
 _MOST = 4_000_000
 """So many rows at most are laid out window by window at a time."""
@@ -57,7 +56,7 @@ class CountState:
     """Rows that wait for the watermark, by time, and rows with their number, by key."""
 
     waiting: tuple[Run, ...] = ()
-    rows: KeyedRows
+    rows: NumberedRows
 
 
 class CountKernel:
@@ -92,14 +91,15 @@ class CountKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> CountState:
         """Return the state at a watermark from the deltas of the past."""
-        none = KeyedRows.empty(self.by, self._schema())
-        rows = [d.filter(pl.col(UNTIL) > watermark).select(list(none.schema)) for d in deltas]
-        found = pl.concat([pl.DataFrame(schema=none.schema), *rows])
+        none = NumberedRows.empty(self.by, self._schema(), self.size)
+        rows = [d.filter(pl.col(UNTIL) > watermark).select(none.columns) for d in deltas]
+        found = pl.concat([pl.DataFrame(schema=self._schema()), *rows])
         waiting = found.filter(pl.col(NUMBER).is_null())
-        numbered = self._needed(found.filter(pl.col(NUMBER).is_not_null()), self.by)
+        numbered = self._needed(found.filter(pl.col(NUMBER).is_not_null())).sort(NUMBER)
+        groups = self._groups(by_key(numbered, self.by)).with_columns(pl.col(NEEDED).alias(FROM))
         return CountState(
             waiting=(Run.of(waiting, TIME),) if waiting.height else (),
-            rows=none.replace(numbered, numbered.sort(NUMBER)) if numbered.height else none,
+            rows=none.add(numbered, groups) if numbered.height else none,
         )
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -123,15 +123,17 @@ class CountKernel:
         if not final:
             after = CountState(waiting=waiting, rows=state.rows)
             return Advanced(state=after, results=self.values.no_results())
-        ready = pl.concat(final)
-        rows = self._numbered(pl.concat([state.rows.find(ready), ready.sort(self.order)]))
-        results, refusals = self._results(rows)
-        needed = self._needed(rows, [KEY])
+        fresh = self._numbered(state.rows.newest, pl.concat(final).sort(self.order))
+        groups = self._groups(fresh)
+        results, refusals = self._results(self._with_earlier(state.rows, groups, fresh))
+        needed = fresh.join(groups.select(KEY, NEEDED), on=KEY, maintain_order="left")
+        needed = needed.filter(pl.col(NUMBER) >= pl.col(NEEDED))
+        until = pl.lit(FOREVER, dtype=pl.Int64).alias(UNTIL)
         return Advanced(
-            state=CountState(waiting=waiting, rows=state.rows.replace(ready, needed)),
+            state=CountState(waiting=waiting, rows=state.rows.add(needed, groups)),
             results=results,
             refusals=refusals,
-            kept=self._numbered_delta(needed.filter(_NEW).select(ready.columns)),
+            kept=needed.select(*state.rows.columns, until),
         )
 
     def compact(
@@ -140,7 +142,7 @@ class CountKernel:
         """Return one delta, without rows that, as far as it shows, are in no window to come."""
         rows = pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
         waits = pl.col(NUMBER).is_null()
-        return pl.concat([rows.filter(waits), self._needed(rows.filter(~waits), self.by)])
+        return pl.concat([rows.filter(waits), self._needed(rows.filter(~waits))])
 
     def _schema(self) -> Mapping[str, pl.DataType]:
         """Return the columns of state rows."""
@@ -151,16 +153,13 @@ class CountKernel:
         number = pl.lit(None, dtype=pl.Int64).alias(NUMBER)
         return [frame.with_columns(number) for frame in arrived if frame.height]
 
-    def _numbered(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows by key and number.
-
-        Args:
-            rows: The rows of each key in order, those without a number after the others.
-        """
+    def _numbered(self, newest: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return rows, which are in stream order, group by group with their numbers."""
         place, number = pl.col(_PLACE), pl.col(NUMBER)
         before = pl.when(key_changes()).then(number.fill_null(0) - place).forward_fill()
+        both = pl.concat([rows.clear(), newest.find(rows), rows], how="diagonal")
         return (
-            by_key(rows, self.by)
+            by_key(both, self.by)
             .lazy()
             .with_columns(
                 number.is_null().alias(_NEW),
@@ -169,18 +168,47 @@ class CountKernel:
                 *[pl.lit(None, dtype=rows.schema[c]).alias(c) for c in self.forgotten],
             )
             .with_columns((before + place).alias(NUMBER))
+            .filter(_NEW)
             .collect()
         )
 
-    def _needed(self, rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-        """Return the rows that are in windows to come, and each key's newest row."""
+    def _groups(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the groups of numbered rows, as `NumberedRows.add` wants them."""
         number = pl.col(NUMBER)
-        newest = number.max().over(by) if by else number.max()
-        last = number.floordiv(self.every) * self.every + self.size - 1
-        return rows.filter((last > newest) | (number == newest))
+        grouped = rows.group_by(KEY).agg(
+            *[pl.col(name).first() for name in self.by], number.min().alias(TO), number.max()
+        )
+        return grouped.with_columns(
+            self._first_needed(pl.col(TO) - 1).alias(FROM),
+            self._first_needed(number).alias(NEEDED),
+        )
 
-    def _numbered_delta(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.with_columns(pl.lit(FOREVER, dtype=pl.Int64).alias(UNTIL))
+    def _first_needed(self, newest: pl.Expr) -> pl.Expr:
+        """Return the first row that is in a window to come; the newest row if none is."""
+        start = ((newest - self.size + 1).floordiv(self.every) + 1) * self.every
+        return pl.min_horizontal(newest, start).clip(0)
+
+    def _needed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows that are in windows to come, and each group's newest row."""
+        newest = pl.col(NUMBER).max()
+        first = self._first_needed(newest.over(self.by) if self.by else newest)
+        return rows.filter(pl.col(NUMBER) >= first)
+
+    def _with_earlier(
+        self, rows: NumberedRows, groups: pl.DataFrame, fresh: pl.DataFrame
+    ) -> pl.DataFrame:
+        """Return new rows with those before them that are in windows which are full now."""
+        past = pl.col(TO) - self.size + 1
+        start = (-(-past).floordiv(self.every) * self.every).clip(0)
+        full = start + self.size - 1 <= pl.col(NUMBER)
+        ranges = groups.filter(full).select(*self.by, start.alias(FROM), pl.col(TO) - 1)
+        earlier = rows.find(ranges)
+        if earlier.is_empty():
+            return fresh.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE))
+        new = pl.lit(False).alias(_NEW)
+        both = pl.concat([earlier.with_columns(new), fresh.select(*earlier.columns, _NEW)])
+        place = pl.int_range(pl.len(), dtype=pl.Int64).alias(_PLACE)
+        return by_key(both, self.by).with_columns(place)
 
     def _results(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refusal, ...]]:
         """Return the results of the windows whose last row is new."""

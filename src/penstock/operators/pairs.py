@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -60,8 +61,7 @@ class Pairs:
         self.careful = False
         if self.where is not None:
             self.compared = self._sources(given, roots([self.where]))
-            step = Filter(inputs=(node,), schema=node.schema, predicate=self.where, text="")
-            self.careful = may_fail(step)
+            self.careful = _where_may_fail(node)
 
     def _sources(self, given: Given, names: Iterable[str]) -> Given:
         left = {name: given[0][name] for name in names if name in given[0]}
@@ -163,6 +163,13 @@ class Pairs:
     def all_of(self, found: Found) -> pl.DataFrame:
         """Return everything that was found as one frame."""
         return pl.concat([empty_results(self.schema, self.ordered), *found.results])
+
+
+@lru_cache(maxsize=256)
+def _where_may_fail(node: Pairing) -> bool:
+    assert node.where is not None
+    step = Filter(inputs=(node,), schema=node.schema, predicate=node.where, text="")
+    return may_fail(step)
 
 
 def _gathered(rows: pl.DataFrame, names: dict[str, str], places: Places) -> pl.DataFrame:

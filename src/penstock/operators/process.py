@@ -7,7 +7,9 @@ changes nothing, and what it was called with is refused by name.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -43,11 +45,12 @@ class RowProcessKernel(ProcessKernel):
         counts = _counts(turn)
         visible = turn.rows.select(list(self.visible))
         rows = zip(_dicts(visible), turn.rows[TIME].to_list(), strict=True)
-        for code, (key, state) in enumerate(zip(names, states, strict=True)):
-            calls.begin(code, key, state if known[code] else None, timers[code] or ())
-            for _ in range(counts[code]):
-                calls.row(*next(rows))
-            calls.end(turn.watermark)
+        with _without_collector():
+            for code, (key, state) in enumerate(zip(names, states, strict=True)):
+                calls.begin(code, key, state if known[code] else None, timers[code] or ())
+                for _ in range(counts[code]):
+                    calls.row(*next(rows))
+                calls.end(turn.watermark)
         return self._made(turn, calls)
 
     def _made(self, turn: Turn, calls: _Calls) -> Made:
@@ -66,7 +69,7 @@ class RowProcessKernel(ProcessKernel):
         nothing = dict.fromkeys(self.node.state)
         states = [nothing if state is None else state for _, state, _ in changed]
         known = [state is not None for _, state, _ in changed]
-        timers = [list(times) for _, _, times in changed]
+        timers = [times for _, _, times in changed]
         own = columns_of(states, self.node.state)
         return pl.DataFrame([
             pl.Series(CODE, [code for code, _, _ in changed], dtype=pl.UInt32),
@@ -212,6 +215,18 @@ class _Calls:
         if isinstance(made, dict):
             raise TypeError("results must be a list of dicts or yielded one by one; got one dict")
         return [self.fit_result(result) for result in made]
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Keep the garbage collector from walking over all rows again and again; it takes a third."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def refusal(

@@ -1,11 +1,11 @@
-"""Aggregates over session windows: rows of a group that follow one another in less than a gap.
+"""Aggregates over session windows: rows of a group that follow one another within a gap.
 
 Rows become fragments before the shuffle: partials with the first and the last time of rows that
 belong together. Fragments wait by the watermark at which they alone would end their session. When
 it comes, those whose session has ended are merged to its result; the others are merged, written
 anew and wait until their session's end, as far as it is known by then.
 
-Laws: a session is written once, when the watermark reaches its last row's time plus the gap. An
+Laws: a session is written once, when the watermark is past its last row's time plus the gap. An
 epoch touches the sessions that got rows and those that have fragments which no longer wait. A
 fragment that is written anew waits until the end that its session has then, so it is written anew
 again only if rows came that moved the end; all others of its session that waited have by then
@@ -54,7 +54,7 @@ class SessionKernel:
     def __init__(self, node: Aggregate, operator: int, ordered: bool) -> None:
         """Prepare the expressions of an aggregate node."""
         assert isinstance(node.window, SessionWindow)
-        self.gap_us = node.window.gap_us
+        self.apart_us = node.window.gap_us + 1  # rows so far apart are in two sessions
         self.values = WindowValues(node, operator, ordered)
         self.by = self.values.by
         keys: Mapping[str, pl.DataType] = {key: node.schema[key] for key in self.by}
@@ -88,7 +88,7 @@ class SessionKernel:
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the fragments of an epoch with the watermark at which they would be an end."""
         fresh = [frame for frame in arrived if frame.height]
-        until = (pl.col(LAST) + self.gap_us).alias(UNTIL)
+        until = (pl.col(LAST) + self.apart_us).alias(UNTIL)
         return pl.concat(fresh).with_columns(until) if fresh else pl.DataFrame()
 
     def advance(
@@ -140,7 +140,7 @@ class SessionKernel:
             points: Whether each of them is one point in time.
         """
         reach = pl.col(LAST) if points else pl.col(LAST).cum_max().over(KEY)
-        apart = pl.col(FIRST) - reach.shift() >= self.gap_us
+        apart = pl.col(FIRST) - reach.shift() >= self.apart_us
         number = (key_changes() | apart).cum_sum().alias(WINDOW)
         return by_key(frame.sort(FIRST), self.by).with_columns(number).drop(KEY)
 
@@ -166,13 +166,14 @@ class SessionKernel:
             _ROW,
             head.cum_sum().alias(WINDOW),
             pl.when(head).then(FIRST).forward_fill().alias(START),
-            pl.when(head).then(pl.col(LAST) + self.gap_us).forward_fill().alias(END),
+            pl.when(head).then(pl.col(LAST) + self.apart_us).forward_fill().alias(END),
         )
         mine = placed.filter(~head).sort(_ROW).select(WINDOW, START, END)
         return placed.filter(head), due.hstack(mine)
 
     def _closing(self, ended: pl.DataFrame) -> pl.DataFrame:
-        """Return what is needed of ended sessions to write them."""
+        """Return what is needed of ended sessions to write them; they end a gap after their rows."""
+        ended = ended.with_columns(pl.col(END) - 1)
         if self.values.parts is None:
             return ended.sort(*ORDER, *self.values.told_apart)
         names = (*self.by, START, END)

@@ -22,7 +22,7 @@ from penstock.operators.runs import Run, add_run, take_below
 from penstock.query.nodes import ORDER, TIME
 from penstock.query.top import RANK, Top
 
-_VALUE = "__value"
+_VALUE = "__top_order"
 _MOMENT = Panes(width_us=1, per_window=1, step=1)
 
 

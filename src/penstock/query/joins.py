@@ -88,8 +88,15 @@ class Pairing(Node):
         return {
             "within": str(self.within),
             "where": None if self.where is None else str(self.where),
-            "types": {name: str(dtype) for name, dtype in self.schema.items()},
         }
+
+    def kept(self, wanted: Iterable[str]) -> list[dict[str, str]]:
+        """Return the columns that the state has for results, by side, with their types."""
+        right = {
+            name: self.schema[name] for c, name in self.renamed if c in self.carried(1, wanted)
+        }
+        left = {name: self.schema[name] for name in self.carried(0, wanted)}
+        return [{n: str(side[n]) for n in sorted(side)} for side in (left, right)]
 
     def _described(self, verb: str) -> str:
         unit = isinstance(self.within, CountWindow)
@@ -213,25 +220,13 @@ def join_node(
         _key_type(a, b, left.schema, right.schema, found)
         for a, b in zip(lefts, rights, strict=True)
     ]
-    if how not in HOW:
-        found.append(f"join: how={how!r} is unknown; allowed: {', '.join(HOW)}")
-    if how != "inner" and isinstance(within, CountWindow):
-        found.append(
-            f"join: a {how} join needs a time window, since with a count window no row is ever "
-            f"known to stay alone; within={within}"
-        )
+    itself, apart = left is right, left is right and lefts != rights
+    found += _misfits(how, within, lefts, rights, apart=apart)
     dropped = rights if shared else ()
     renamed = _renamed("join", left.schema, right.schema, dropped, suffix, found)
     schema = _schema(left.schema, right.schema, renamed)
     if shared:
         schema |= {key: dtype for key, dtype in zip(lefts, types, strict=True) if key in schema}
-    itself = left is right
-    apart = itself and lefts != rights
-    if apart and isinstance(within, CountWindow):
-        found.append(
-            "join: a stream with itself in a count window needs the same keys on both sides; "
-            f"left_on={list(lefts)}, right_on={list(rights)}"
-        )
     node = Join(
         inputs=(left,) if itself and not apart else (left, right),
         schema=schema,
@@ -247,6 +242,31 @@ def join_node(
         how=how,
     )
     return node, found
+
+
+def _misfits(
+    how: str,
+    within: Duration | CountWindow,
+    left_on: Sequence[str],
+    right_on: Sequence[str],
+    *,
+    apart: bool,
+) -> list[str]:
+    """Return what does not go together; ``apart``: a stream with itself on different keys."""
+    found = []
+    if how not in HOW:
+        found.append(f"join: how={how!r} is unknown; allowed: {', '.join(HOW)}")
+    if how != "inner" and isinstance(within, CountWindow):
+        found.append(
+            f"join: a {how} join needs a time window, since with a count window no row is ever "
+            f"known to stay alone; within={within}"
+        )
+    if apart and isinstance(within, CountWindow):
+        found.append(
+            "join: a stream with itself in a count window needs the same keys on both sides; "
+            f"left_on={list(left_on)}, right_on={list(right_on)}"
+        )
+    return found
 
 
 def product_node(

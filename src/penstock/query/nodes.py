@@ -256,7 +256,7 @@ class Aggregate(Node):
     @property
     def after_us(self) -> int:
         """How far the watermark of the results is past that of the input, in microseconds."""
-        return 0 if isinstance(self.window, CountWindow) else 1
+        return 1 if isinstance(self.window, TimeWindow) else 0
 
     def keys(self, port: int) -> tuple[str, ...] | None:
         """Return the columns by which rows of an input are routed."""

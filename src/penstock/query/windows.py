@@ -4,7 +4,7 @@ Laws: a row at time t is in exactly the time windows ``[start, start + size)`` w
 ``start <= t < start + size`` and ``start`` a multiple of the advance, so it is in exactly one pane;
 row n of a group (from 0, in stream order) is in exactly the count windows k with
 ``k * every <= n < k * every + size``; two neighbouring rows of a group are in one session exactly
-if they are less than the gap apart.
+if they are at most the gap apart (as in Spark and Flink).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionWindow:
-    """Rows of a group that follow one another in less than ``gap_us`` microseconds."""
+    """Rows of a group that follow one another within ``gap_us`` microseconds."""
 
     gap_us: int
 
@@ -80,7 +80,7 @@ class SessionWindow:
         return [f"session gap must be positive; gap={format_duration(self.gap_us)!r}"]
 
     def __str__(self) -> str:
-        return f"sessions with gaps under {format_duration(self.gap_us)}"
+        return f"sessions with gaps up to {format_duration(self.gap_us)}"
 
 
 Window = TimeWindow | CountWindow | SessionWindow
@@ -118,9 +118,9 @@ def count_window(size: int, *, every: int | None = None) -> CountWindow:
 
 
 def session(gap: Duration) -> SessionWindow:
-    """Return windows of rows that follow one another in less than ``gap``.
+    """Return windows of rows that follow one another within ``gap``.
 
     >>> str(session("30 minutes"))
-    'sessions with gaps under 30m'
+    'sessions with gaps up to 30m'
     """
     return SessionWindow(gap_us=parse_duration(gap))

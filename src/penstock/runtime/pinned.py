@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,8 +48,7 @@ def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
         if isinstance(node, Sink):
             facts[f"{name} target"] = sink_name(node)
         if isinstance(node, Pairing):  # its state has the columns that results need
-            read = query.required[number]
-            facts[f"{name} carries"] = [sorted(node.carried(side, read)) for side in (0, 1)]
+            facts[f"{name} carries"] = node.kept(query.required[number])
         if isinstance(node, Process):
             facts[f"{name} code"] = _class_code(type(node.processor))
     return facts
@@ -113,8 +113,8 @@ def _code(function: Callable[..., Any]) -> str:
 
 def _class_code(kind: type) -> str:
     """Return a fingerprint of a user's class and of those that it derives from."""
-    own = [base for base in kind.__mro__ if base.__module__ != processes.__name__]
-    return "-".join(_code(base) for base in own if base is not object)
+    given = {processes.__name__, *sys.stdlib_module_names}
+    return "-".join(_code(base) for base in kind.__mro__ if base.__module__ not in given)
 
 
 def pin(root: Place, facts: Facts) -> None:

@@ -11,12 +11,12 @@ the rank is the price, negative for buyers. Orders are read as columns, with no 
 from collections.abc import Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
+import numpy as np
 import polars as pl
 
 Entry = tuple[int, int, int, int, int]
 Side = list[Entry]
 Order = tuple[int, int, int, int, int, int, bool]
-Trade = tuple[int, int, int, int, int, int, int, int, int]
 Sides = tuple[Side, Side, int]
 """Buyers, sellers, and how many trades there were."""
 
@@ -53,14 +53,13 @@ def match_orders(
         expiry_us: How long an order stays in the book.
     """
     sides = _open(books)
-    trades: list[Trade] = []
+    trades: list[int] = []
     closed: dict[int, Sides] = {}
     for stock, run in _runs(orders):
         bids, asks, before = sides.get(stock, ([], [], 0))
-        first = len(trades) - before
-        last = _match(run, bids, asks, expiry_us, trades, first)
+        count, last = _match(run, bids, asks, expiry_us, trades, before)
         since = last - expiry_us
-        closed[stock] = (_fresh(bids, since), _fresh(asks, since), len(trades) - first)
+        closed[stock] = (_fresh(bids, since), _fresh(asks, since), count)
     return _trades(trades, orders), _books(closed, books)
 
 
@@ -69,12 +68,13 @@ def _match(
     bids: Side,
     asks: Side,
     expiry_us: int,
-    trades: list[Trade],
-    first: int,
-) -> int:
-    """Execute one stock's orders in turn; return the time of the last one.
+    trades: list[int],
+    count: int,
+) -> tuple[int, int]:
+    """Execute one stock's orders in turn; return its number of trades and the last order's time.
 
-    Trades are added to those of other stocks; the one after place `first` has number 1.
+    The values of a trade are added one after the other to those of others: a list of tuples would
+    be looked through by the garbage collector, again and again, for a third of the time.
     """
     now = 0
     for row, now, order, price, volume, trader, buys in run:
@@ -93,15 +93,15 @@ def _match(
                 heappop(other)
             else:
                 other[0] = (best, time, theirs, offered - shares, who)
-            number = len(trades) - first + 1
-            trades.append(
-                (row, number, now, best, shares, trader, who, order, theirs)
+            count += 1
+            trades += (
+                (row, count, now, best, shares, trader, who, order, theirs)
                 if buys
-                else (row, number, now, -best, shares, who, trader, theirs, order)
+                else (row, count, now, -best, shares, who, trader, theirs, order)
             )
         if volume:
             heappush(own, (rank, now, order, volume, trader))
-    return now
+    return count, now
 
 
 def _runs(orders: pl.DataFrame) -> Iterable[tuple[int, Iterable[Order]]]:
@@ -148,18 +148,18 @@ def _fresh(side: Side, since: int) -> Side:
     return kept
 
 
-def _trades(trades: Sequence[Trade], orders: pl.DataFrame) -> pl.DataFrame:
+def _trades(trades: Sequence[int], orders: pl.DataFrame) -> pl.DataFrame:
     """Return the trades as a frame: stock, `TRADE_SCHEMA`, `__row`."""
-    columns = zip(*trades, strict=True) if trades else [()] * (len(TRADE_SCHEMA) + 1)
-    names = (_ROW, *TRADE_SCHEMA)
     types = {_ROW: orders.schema[_ROW], **TRADE_SCHEMA}
+    table = np.array(trades, dtype=np.int64).reshape(-1, len(types)).T
     made = pl.DataFrame(
         [
-            pl.Series(name, column, dtype=pl.Int64).cast(types[name])
-            for name, column in zip(names, columns, strict=True)
+            pl.Series(name, np.ascontiguousarray(column)).cast(types[name])
+            for name, column in zip(types, table, strict=True)
         ]
     )
-    return orders.select(_ROW, _KEY).join(made, on=_ROW, maintain_order="right")
+    stocks = orders[_KEY].gather(made[_ROW])
+    return made.insert_column(0, stocks)
 
 
 def _books(closed: dict[int, Sides], before: pl.DataFrame) -> pl.DataFrame:

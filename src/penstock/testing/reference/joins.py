@@ -59,28 +59,32 @@ def _close_by_count(
     node: Pairing, arriving: Arriving, equal: Any, size: int
 ) -> Iterator[tuple[Row, Row]]:
     """Yield each row with the last rows of the other side before it, if its turn has come."""
-    for side in (0, 1):
-        for row in _final(node, arriving, side):
+    turns = _turns(node, arriving)
+    for place, (side, row) in enumerate(turns):
+        for role in (0, 1) if node.itself else (side,):
             before = [
                 other
-                for other in _final(node, arriving, 1 - side)
-                if other is not row
-                and _turn(node, 1 - side, other) < _turn(node, side, row)
-                and (equal(row, other) if side == 0 else equal(other, row))
+                for other_side, other in turns[:place]
+                if (node.itself or other_side != role)
+                and (equal(row, other) if role == 0 else equal(other, row))
             ]
-            before.sort(key=lambda other: _turn(node, 1 - side, other))
             for other in before[-size:]:
-                yield (row, other) if side == 0 else (other, row)
+                yield (row, other) if role == 0 else (other, row)
 
 
-def _final(node: Pairing, arriving: Arriving, side: int) -> list[Row]:
-    return [row for row in arriving.ports[-side] if row.time < arriving.mark]
+def _turns(node: Pairing, arriving: Arriving) -> list[Sided]:
+    """Return the rows that are final in stream order; of rows that tie, left ones come first."""
+    sides = (0,) if node.itself else (0, 1)
+    final = [
+        (side, row) for side in sides for row in arriving.ports[side] if row.time < arriving.mark
+    ]
 
+    def turn(sided: Sided) -> Any:
+        side, row = sided
+        columns = flat_columns(node.inputs[side])
+        return row.place, side, [rank(row.values[name]) for name in columns]
 
-def _turn(node: Pairing, side: int, row: Row) -> Any:
-    """Return a row's place in stream order; at the same place left rows come before right ones."""
-    columns = [rank(row.values[name]) for name in flat_columns(node.inputs[-side])]
-    return (row.place, columns) if node.itself else (row.place, side, columns)
+    return sorted(final, key=turn)
 
 
 def _alone(
