@@ -14,7 +14,18 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from penstock.compiler import STRATEGIES
-from penstock.operators import aggregate, combine, runs
+from penstock.operators import (
+    aggregate,
+    bands,
+    blocks,
+    combine,
+    count,
+    keyed_rows,
+    numbered_rows,
+    pairs,
+    process,
+    runs,
+)
 from penstock.operators import keys as operators_keys
 from penstock.state import cache
 from penstock.testing.streams import TestStream
@@ -46,6 +57,15 @@ TIGHT: tuple[tuple[Any, str, int], ...] = (
     (aggregate, "_LARGE", 0),
     (aggregate, "_SLOTS", 8),
     (cache, "_LIMIT", 2),
+    (pairs, "BLOCK", 5),
+    (bands, "TIME_BITS", 22),
+    (blocks, "ROWS", 3),
+    (blocks, "FEW", 0),
+    (count, "_MOST", 4),
+    (keyed_rows, "_TIMES", 0),
+    (keyed_rows, "_FEW", 1),
+    (numbered_rows, "_LARGEST", 2),
+    (process, "_SLICE", 2),
 )
 """Limits that only large runs would reach, set so low that small ones do."""
 ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))

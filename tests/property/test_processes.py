@@ -102,7 +102,7 @@ class Ticks(ps.Process):
         n = (context.state["n"] if context.state else 0) + 1
         if n % 7:
             context.set_timer(time + timedelta(seconds=3))
-            if n % 5 == 0:
+            if n % 11 == 0:  # less often than they end
                 context.set_timer(time + timedelta(seconds=1))
         context.state = {"n": n}
         return [result(n, context, "tick")]

@@ -192,19 +192,19 @@ def test_pairs_are_made_in_blocks(within: Any) -> None:
 @pytest.mark.parametrize("rows", [1, 3, 100])
 @pytest.mark.parametrize("itself", [False, True])
 def test_blocks_have_no_pairs_outside_the_window(itself: bool, rows: int) -> None:
-    made = LEFT.product(LEFT if itself else RIGHT, within="3 seconds", where="x >= 0")
-    numbers = [row(x, x) for x in range(20)]
+    made = LEFT.product(LEFT if itself else RIGHT, within="9 seconds", where="x >= 0")
+    numbers = [row(x, x) for x in range(40)]
     with (
         patch.object(blocks, "FEW", 0),
         patch.object(blocks, "ROWS", rows),
         TestStream(made.write_memory()) as stream,
     ):
-        for part in (slice(12), slice(12, None)):
+        for part in (slice(25), slice(25, None)):
             if itself:
                 stream.add(numbers[part])
             else:
                 feed(stream, numbers[part], numbers[part])
-        near = [(a, b) for a in range(20) for b in range(20) if abs(a - b) < 3]
+        near = [(a, b) for a in range(40) for b in range(40) if abs(a - b) < 9]
         assert pairs_of(stream) == [(a, b) for a, b in near if a != b or not itself]
 
 

@@ -172,7 +172,7 @@ class SessionKernel:
         return placed.filter(head), due.hstack(mine)
 
     def _closing(self, ended: pl.DataFrame) -> pl.DataFrame:
-        """Return what is needed of ended sessions to write them; they end a gap after their rows."""
+        """Return what is needed to write ended sessions; they end a gap after their last row."""
         ended = ended.with_columns(pl.col(END) - 1)
         if self.values.parts is None:
             return ended.sort(*ORDER, *self.values.told_apart)
