@@ -27,6 +27,9 @@ def queries() -> dict[str, Sinks]:
     )
     small, large = calls.route("x < 10", rest=True)
     chain = heavy.aggregate(window=ps.tumbling("1 hour"), top="max(n)", mid="median(mean)")
+    pairs = calls.join(other, on="src", within="1 minute", where="x < x_right", how="left")
+    diamond = pairs.union(calls.join(calls, on="src", within="1 minute").select(*pairs.schema))
+    visits = calls.aggregate(by="src", window=ps.session("1 hour"), n="count(*)", mid="median(x)")
     return {
         "stateless": calls.filter("x > 1").write_parquet("out"),
         "heavy": heavy.filter("n > 3").write_parquet("out", ordered=True),
@@ -37,6 +40,13 @@ def queries() -> dict[str, Sinks]:
         "union": calls.union(other)
         .aggregate(by=["src", "x"], window=minute, first="first(y)")
         .write_parquet("out"),
+        "diamond": diamond.dedup(by="src", within="1 hour").write_parquet("out"),
+        "product": calls.product(other, within="1 minute", where="x < x_right")
+        .write_parquet("out")
+        .also(
+            calls.product(calls, within=ps.count_window(9), where="x < x_right").write_memory("n")
+        ),
+        "top": visits.top(3, "n").write_parquet("out"),
     }
 
 

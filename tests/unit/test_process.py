@@ -355,6 +355,16 @@ class Late(Clock):
         return []
 
 
+def test_a_timer_is_refused_without_keys_too() -> None:
+    with TestStream(source().process(Late(), by=()).write_memory()) as stream:
+        stream.add(rows(("a", 0, 0)))
+        stream.finish()
+        (letter,) = stream.dead_letters().to_dicts()
+        assert letter["reason"].endswith("key: none")
+        assert letter["row"] == '{"timer":"2024-01-01 00:00:01"}'
+        stream.expect_reference()
+
+
 def test_a_timer_that_would_never_end_is_refused() -> None:
     with TestStream(source().process(Late(), by="k").write_memory()) as stream:
         stream.add(rows(("a", 0, 0)))

@@ -80,6 +80,9 @@ def _crossed(
     """Yield the pairs that lie in the ranges and for which the predicate is true."""
     assert pairs.where is not None
     frames, side = (left, right), ranges.side
+    # As a choice: a filter with two inequalities over a cross join would become another join, which
+    # Polars carries out several times as slowly.
+    where = pl.when(pairs.where).then(True).otherwise(False)
     asking = _compared(pairs, side, frames[side], ranges.asking, _ASKING)
     offered = _compared(pairs, 1 - side, frames[1 - side], ranges.offered, _OFFERED)
     # Neighbours have ranges that overlap but for their ends; short chunks waste less on the ends.
@@ -90,7 +93,7 @@ def _crossed(
         for begin in range(first, last, ROWS):
             end = min(begin + ROWS, last)
             block = asking[start:stop].lazy().join(offered[begin:end].lazy(), how="cross")
-            passed = block.filter(pairs.where).select(_ASKING, _OFFERED).collect()
+            passed = block.filter(where).select(_ASKING, _OFFERED).collect()
             i, j = passed[_ASKING].to_numpy(), passed[_OFFERED].to_numpy()
             if ranges.low[stop - 1] > begin or ranges.high[start] < end:
                 inside = (ranges.low[i] <= j) & (j < ranges.high[i])

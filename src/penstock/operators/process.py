@@ -85,7 +85,8 @@ class RowProcessKernel(ProcessKernel):
         if timer is None:
             shown = turn.rows[row].select(list(self.visible))
         else:
-            shown = key.with_columns(pl.lit(timer).cast(pl.Datetime("us")).alias("timer"))
+            at = pl.lit(timer).cast(pl.Datetime("us")).alias("timer")
+            shown = turn.keys[code].select(*self.node.by, at)
         return refusal(self.node, key, shown, error, "on_row" if timer is None else "on_timer")
 
 

@@ -22,6 +22,7 @@ from penstock.operators.runs import Run, add_run, take_below
 from penstock.query.nodes import ORDER, TIME
 from penstock.query.top import RANK, Top
 
+_BOUND, _FEW = "__bound", "__few"
 _VALUE = "__top_order"
 _MOMENT = Panes(width_us=1, per_window=1, step=1)
 
@@ -65,9 +66,30 @@ class TopKernel:
         if rows.height <= self.node.k:
             return rows
         return (
-            self._sorted(rows)
+            self._sorted(self._candidates(rows, node))
             .group_by([*self.by, node], maintain_order=True)
             .head(self.node.k)
+            .select(rows.columns)
+        )
+
+    def _candidates(self, rows: pl.DataFrame, node: str) -> pl.DataFrame:
+        """Return the rows of each group that k others do not beat, so that few have to be sorted.
+
+        A group with fewer than k values that compare as numbers is returned as it is.
+        """
+        dtype = rows.schema[_VALUE]
+        if not (dtype.is_numeric() or dtype.is_temporal()):
+            return rows
+        group, value = [*self.by, node], pl.col(_VALUE)
+        known = value.drop_nulls()
+        known = known.drop_nans() if dtype.is_float() else known
+        k, down = self.node.k, self.node.descending
+        bound = known.top_k(k).min() if down else known.bottom_k(k).max()
+        bounds = rows.group_by(group).agg(bound.alias(_BOUND), (known.len() < k).alias(_FEW))
+        inside = value >= pl.col(_BOUND) if down else value <= pl.col(_BOUND)
+        return (
+            rows.join(bounds, on=group, nulls_equal=True, maintain_order="left")
+            .filter(pl.col(_FEW) | inside)
             .select(rows.columns)
         )
 
