@@ -142,3 +142,30 @@ def left_running(mark: str) -> list[str]:
             if process.environ().get("PENSTOCK_TEST_MARK") == mark:
                 found.append(" ".join(process.cmdline())[:200])
     return found
+
+
+SQL = """
+CREATE TABLE calls (src VARCHAR, x BIGINT, ts TIMESTAMP)
+  WITH (format = 'parquet', path = 'calls', time = 'ts');
+CREATE TABLE pairs WITH (format = 'parquet', path = 'pairs', ordered = true);
+INSERT INTO pairs
+SELECT a.src, a.x AS first, b.x AS second FROM calls a JOIN calls b
+ON a.src = b.src AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL '10 seconds'
+WHERE a.x % 2 = 0;
+"""
+
+
+def test_a_file_of_sql_runs(query_file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.sql"
+    path.write_text(SQL)
+    done = penstock("run", str(path), "--checkpoint", "checkpoint", "--available-now", "--finish",
+                    "--json", cwd=tmp_path)  # fmt: skip
+    assert json.loads(done.stdout)["totals"]["read"] == 200, done.stderr
+    found = pl.read_parquet(tmp_path / "pairs" / "**" / "*.parquet").select("first", "second")
+    # Row x has the key x % 7 and comes at second x: its partner within ten seconds is x + 7.
+    assert found.rows() == [(x, x + 7) for x in range(0, 193, 2)]
+    path.write_text(SQL.replace("a.x % 2 = 0", "a.y % 2 = 0 LIMIT 3"))
+    wrong = penstock("check", str(path), cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert "LIMIT" in wrong.stderr
+    assert "line 8" in wrong.stderr
