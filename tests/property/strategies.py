@@ -27,6 +27,7 @@ from penstock.operators import (
     runs,
 )
 from penstock.operators import keys as operators_keys
+from penstock.runtime import task
 from penstock.state import cache
 from penstock.testing.streams import TestStream
 from tests.property.queries import (
@@ -66,6 +67,7 @@ TIGHT: tuple[tuple[Any, str, int], ...] = (
     (keyed_rows, "_FEW", 1),
     (numbered_rows, "_LARGEST", 2),
     (process, "_SLICE", 2),
+    (task, "FILE_ROWS", 4),
 )
 """Limits that only large runs would reach, set so low that small ones do."""
 ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))

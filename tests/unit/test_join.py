@@ -21,6 +21,8 @@ from penstock.operators.panes import NOT_STARTED
 from penstock.query.joins import Join
 from penstock.query.nodes import TIME
 from penstock.query.stream import Stream
+from penstock.runtime import task
+from penstock.runtime.evaluate import Outcome, Work, evaluate
 from penstock.testing.streams import TestStream
 
 SCHEMA = {"k": pl.String(), "x": pl.Int64(), "ts": pl.Datetime("us")}
@@ -443,3 +445,23 @@ def test_explained() -> None:
     text = LEFT.join(RIGHT, on="k", within="5s", how="left", where="x > 1").write_memory().explain()
     assert "left join on k within 5s where x > 1  <- #0, #1" in text
     assert "keeps the rows of both sides in runs by key and time" in text
+
+
+def test_many_results_go_on_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hot key makes 40 000 pairs; no more than two blocks of them are ever at hand."""
+    monkeypatch.setattr(pairs, "BLOCK", 500)
+    heights: list[int] = []
+
+    def watched(work: Work) -> Outcome:
+        heights.extend(frame.height for n, frame in work.inputs.items() if n == 2)
+        return evaluate(work)
+
+    monkeypatch.setattr(task, "evaluate", watched)
+    left, right = (ps.from_rows([], schema=SCHEMA, time="ts", name=name) for name in "lr")
+    both = left.join(right, on="k", within="1 hour").filter("x = 7 and x_right < 3")
+    rows = [{"k": "a", "x": x, "ts": at(x)} for x in range(200)]
+    with TestStream(both.write_memory()) as stream:
+        stream.add({"l": rows, "r": rows})
+        assert len(stream.rows()) == 3
+    assert sum(heights) == 40_000
+    assert max(heights) <= 1000

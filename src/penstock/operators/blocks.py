@@ -62,7 +62,7 @@ def compare(
         li, ri = _sides(ranges, i, j)
         for start in range(0, li.size, pairing.BLOCK):
             part = slice(start, start + pairing.BLOCK)
-            found.results.append(pairs.taken(left, right, li[part], ri[part]))
+            found.add(pairs.taken(left, right, li[part], ri[part]))
 
 
 def _sides(ranges: Ranges, i: Places, j: Places) -> tuple[Places, Places]:

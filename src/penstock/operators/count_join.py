@@ -16,7 +16,7 @@ import polars as pl
 
 from penstock.operators.bands import Band, add_latest
 from penstock.operators.join import join_columns
-from penstock.operators.kernel import FOREVER, SIDE, UNTIL, Advanced
+from penstock.operators.kernel import FOREVER, SIDE, UNTIL, Advanced, Emit
 from penstock.operators.pairs import Found, Pairs, StateRows
 from penstock.operators.turns import Turns, Waiting, by_time
 from penstock.query.joins import Join
@@ -38,7 +38,14 @@ class CountJoinState:
 class CountJoinKernel:
     """The join of one operator in a count window."""
 
-    def __init__(self, node: Join, operator: int, ordered: bool, wanted: frozenset[str]) -> None:
+    def __init__(
+        self,
+        node: Join,
+        operator: int,
+        ordered: bool,
+        wanted: frozenset[str],
+        emit: Emit | None = None,
+    ) -> None:
         """Prepare the columns of a join."""
         assert isinstance(node.within, CountWindow)
         self.node, self.size = node, node.within.size
@@ -46,7 +53,7 @@ class CountJoinKernel:
         columns, given = join_columns(node, wanted)
         self.rows = StateRows(columns, ORDER)
         self.turns = Turns(node, self.rows)
-        self.pairs = Pairs(node, given, wanted, operator, ordered)
+        self.pairs = Pairs(node, given, wanted, operator, ordered, emit)
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that are kept; rows that can match nothing go."""
@@ -92,7 +99,7 @@ class CountJoinKernel:
     ) -> Advanced:
         """Pair the rows whose turn has come with the last ones before them."""
         ready, waiting = self.turns.take(state.waiting, arrived, watermark)
-        fresh, found = self._bands(ready, state.turn), Found()
+        fresh, found = self._bands(ready, state.turn), self.pairs.found()
         for side in (0, 1):
             for asking in fresh[-side]:
                 self._join(found, side, asking, [*state.sides[side - 1], *fresh[side - 1]])

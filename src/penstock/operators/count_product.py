@@ -15,7 +15,7 @@ import polars as pl
 
 from penstock.operators.blocks import Ranges, compare
 from penstock.operators.cells import Cells
-from penstock.operators.kernel import FOREVER, SIDE, UNTIL, Advanced
+from penstock.operators.kernel import FOREVER, SIDE, UNTIL, Advanced, Emit
 from penstock.operators.pairs import Found, Pairs, Places, StateRows, stored_columns
 from penstock.operators.turns import Turns, Waiting, by_time
 from penstock.plan.buckets import BucketSet
@@ -44,6 +44,7 @@ class CountProductKernel:
         wanted: frozenset[str],
         grid: Grid,
         mine: BucketSet | None,
+        emit: Emit | None = None,
     ) -> None:
         """Prepare the columns of a product."""
         assert isinstance(node.within, CountWindow)
@@ -51,7 +52,7 @@ class CountProductKernel:
         columns, given = stored_columns(node, wanted)
         self.rows = StateRows(columns, ORDER)
         self.turns = Turns(node, self.rows)
-        self.pairs = Pairs(node, given, wanted, operator, ordered)
+        self.pairs = Pairs(node, given, wanted, operator, ordered, emit)
         self.cells = Cells(grid, mine, [node.keys(s * (len(columns) - 1)) or () for s in (0, 1)])
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
@@ -98,7 +99,7 @@ class CountProductKernel:
     ) -> Advanced:
         """Compare the rows whose turn has come with the last ones before them."""
         ready, waiting = self.turns.take(state.waiting, arrived, watermark)
-        found, sides = Found(), state.sides
+        found, sides = self.pairs.found(), state.sides
         if ready.height:
             fresh = self._sides(ready)
             whole = [pl.concat([a, b]) for a, b in zip(sides, fresh, strict=True)]

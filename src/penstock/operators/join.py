@@ -17,7 +17,7 @@ import polars as pl
 
 from penstock.operators.bands import Band, add_band, drop_until, near
 from penstock.operators.hashing import key_columns
-from penstock.operators.kernel import SIDE, UNTIL, Advanced
+from penstock.operators.kernel import SIDE, UNTIL, Advanced, Emit
 from penstock.operators.pairs import Columns, Found, Given, Pairs, Places, StateRows, stored_columns
 from penstock.operators.panes import NOT_STARTED
 from penstock.query.joins import Join
@@ -56,14 +56,21 @@ def _keys(node: Join, on: Sequence[str]) -> Columns:
 class JoinKernel:
     """The join of one operator in a time window."""
 
-    def __init__(self, node: Join, operator: int, ordered: bool, wanted: frozenset[str]) -> None:
+    def __init__(
+        self,
+        node: Join,
+        operator: int,
+        ordered: bool,
+        wanted: frozenset[str],
+        emit: Emit | None = None,
+    ) -> None:
         """Prepare the columns of a join."""
         assert isinstance(node.within, int)
         self.node, self.within = node, node.within
         self.keys = list(node.stored)
         columns, given = join_columns(node, wanted)
         self.rows = StateRows(columns, [TIME])
-        self.pairs = Pairs(node, given, wanted, operator, ordered)
+        self.pairs = Pairs(node, given, wanted, operator, ordered, emit)
         self.one = len(node.inputs) == 1
         self.outer = {"inner": (), "left": (0,), "full": (0, 1)}[node.how]
         self.kept_us = [self._kept_us(side) for side in range(len(node.inputs))]
@@ -115,7 +122,7 @@ class JoinKernel:
     ) -> Advanced:
         """Pair the rows of an epoch with those kept and with each other."""
         watermark = max(watermark, state.watermark)
-        fresh, found = self._bands(arrived), Found()
+        fresh, found = self._bands(arrived), self.pairs.found()
         if self.one:
             self._join_itself(found, fresh[0], state.sides[0])
         else:
@@ -172,7 +179,7 @@ class JoinKernel:
         if lonely.height:
             keys = dict(zip(self.keys, self.keys, strict=True)) if self.node.shared else {}
             at = pl.col(TIME) + self.within
-            found.results.append(self.pairs.alone(lonely, side, at, keys))
+            found.add(self.pairs.alone(lonely, side, at, keys))
 
     def _without_partner(
         self, side: int, rows: pl.DataFrame, others: Sequence[Band]

@@ -10,7 +10,7 @@ event time, operator and columns.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ SIDE = "__side"
 """Which input of a binary operator a row came from: 0 is left, 1 is right."""
 FOREVER = (1 << 63) - 1
 """As `UNTIL`: no watermark makes the row superfluous; only `Kernel.compact` can tell."""
+Emit = Callable[[pl.DataFrame], None]
+"""Takes results that an operator has found before it is done, so that not all of them wait."""
 HIDDEN: dict[str, pl.DataType] = {TIME: pl.Int64(), SOURCE: pl.Int32(), POSITION: pl.Int64()}
 """The types of the hidden columns."""
 

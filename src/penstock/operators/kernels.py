@@ -10,7 +10,7 @@ from penstock.operators.count_product import CountProductKernel
 from penstock.operators.dedup import DedupKernel
 from penstock.operators.enrich import EnrichKernel
 from penstock.operators.join import JoinKernel
-from penstock.operators.kernel import Kernel
+from penstock.operators.kernel import Emit, Kernel
 from penstock.operators.order import OrderKernel
 from penstock.operators.process import RowProcessKernel
 from penstock.operators.product import ProductKernel
@@ -29,13 +29,16 @@ from penstock.query.top import Top
 from penstock.query.windows import CountWindow, SessionWindow
 
 
-def kernel_of(query: CompiledQuery, number: int, mine: BucketSet | None = None) -> Kernel:
+def kernel_of(
+    query: CompiledQuery, number: int, mine: BucketSet | None = None, emit: Emit | None = None
+) -> Kernel:
     """Return the kernel of a stateful operator.
 
     Args:
         query: The compiled query.
         number: The operator.
         mine: The buckets, or cells of a grid, that the instance owns; all unless given.
+        emit: Takes results before `Kernel.advance` ends, if it finds many; without it they wait.
     """
     node, ordered = query.nodes[number], number in query.ordered
     if isinstance(node, Aggregate):
@@ -55,10 +58,10 @@ def kernel_of(query: CompiledQuery, number: int, mine: BucketSet | None = None) 
         return (BatchProcessKernel if batches else RowProcessKernel)(node, number, ordered)
     if isinstance(node, Join):
         kind = CountJoinKernel if node.by_count else JoinKernel
-        return kind(node, number, ordered, query.required[number])
+        return kind(node, number, ordered, query.required[number], emit)
     if isinstance(node, Product):
         grid = Grid.of(query.buckets)
         product = CountProductKernel if node.by_count else ProductKernel
-        return product(node, number, ordered, query.required[number], grid, mine)
+        return product(node, number, ordered, query.required[number], grid, mine, emit)
     assert isinstance(node, Sink)
     return OrderKernel(node)

@@ -1,7 +1,8 @@
 """Pairs of rows: from places in two frames to results, in blocks of bounded size.
 
 Laws: a pair for which the predicate fails is refused and every other pair comes out as if it had
-not been there; whatever the number of pairs, at most `BLOCK` of them are looked at at a time.
+not been there; whatever the number of pairs, at most `BLOCK` of them are looked at at a time, and
+about as many results wait before they are handed on.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.operators.fallible import may_fail
-from penstock.operators.kernel import HIDDEN, SIDE, UNTIL, empty_results, placed
+from penstock.operators.kernel import HIDDEN, SIDE, UNTIL, Emit, empty_results, placed
 from penstock.operators.stateless import CAREFUL, Refusal, refuse_failing
 from penstock.query.joins import Pairing
 from penstock.query.nodes import ORDER, TIME, Filter, roots
@@ -32,10 +33,20 @@ _PAIR = "__pair"
 
 @dataclass(slots=True)
 class Found:
-    """Results and refusals, as they are found."""
+    """Results and refusals, as they are found; with ``emit`` some `BLOCK` results wait at most."""
 
+    emit: Emit | None = None
     results: list[pl.DataFrame] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
+    rows: int = 0
+
+    def add(self, results: pl.DataFrame) -> None:
+        """Add some results."""
+        self.results.append(results)
+        self.rows += results.height
+        if self.emit is not None and self.rows >= BLOCK:
+            self.emit(pl.concat(self.results))
+            self.results, self.rows = [], 0
 
 
 class Pairs:
@@ -51,9 +62,10 @@ class Pairs:
         wanted: Iterable[str],
         operator: int,
         ordered: bool,
+        emit: Emit | None = None,
     ) -> None:
         """Prepare the columns that results have and the predicate reads."""
-        self.node, self.operator, self.ordered = node, operator, ordered
+        self.node, self.operator, self.ordered, self.emit = node, operator, ordered, emit
         self.schema = {name: t for name, t in node.schema.items() if name in set(wanted)}
         self.results = self._sources(given, self.schema)
         self.where = node.where
@@ -68,13 +80,17 @@ class Pairs:
         right = {name: given[1][name] for name in names if name not in left}
         return left, right
 
+    def found(self) -> Found:
+        """Return where the results of an epoch are gathered."""
+        return Found(emit=self.emit)
+
     def add(
         self, found: Found, left: pl.DataFrame, right: pl.DataFrame, li: Places, ri: Places
     ) -> None:
         """Add the results of some pairs, given by their places in two frames."""
         li, ri = self.passing(left, right, li, ri, found.refusals)
         if li.size:
-            found.results.append(self.taken(left, right, li, ri))
+            found.add(self.taken(left, right, li, ri))
 
     def passing(
         self,
@@ -161,7 +177,7 @@ class Pairs:
         return whole.select(*self.schema, *hidden).collect()
 
     def all_of(self, found: Found) -> pl.DataFrame:
-        """Return everything that was found as one frame."""
+        """Return what was found and is still here, as one frame."""
         return pl.concat([empty_results(self.schema, self.ordered), *found.results])
 
 

@@ -16,7 +16,7 @@ import polars as pl
 
 from penstock.operators.blocks import Ranges, compare
 from penstock.operators.cells import Cells
-from penstock.operators.kernel import UNTIL, Advanced
+from penstock.operators.kernel import UNTIL, Advanced, Emit
 from penstock.operators.pairs import Found, Pairs, StateRows, stored_columns
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.runs import Run, add_run, take_below
@@ -49,13 +49,14 @@ class ProductKernel:
         wanted: frozenset[str],
         grid: Grid,
         mine: BucketSet | None,
+        emit: Emit | None = None,
     ) -> None:
         """Prepare the columns of a product."""
         assert isinstance(node.within, int)
         self.node, self.within = node, node.within
         columns, given = stored_columns(node, wanted)
         self.rows = StateRows(columns, [TIME])
-        self.pairs = Pairs(node, given, wanted, operator, ordered)
+        self.pairs = Pairs(node, given, wanted, operator, ordered, emit)
         self.cells = Cells(
             grid, mine, [node.keys(side * (len(columns) - 1)) or () for side in (0, 1)]
         )
@@ -97,7 +98,7 @@ class ProductKernel:
     ) -> Advanced:
         """Compare the rows of an epoch with those kept and with each other."""
         watermark = max(watermark, state.watermark)
-        fresh, found = self._runs(arrived), Found()
+        fresh, found = self._runs(arrived), self.pairs.found()
         for left, right in product(fresh[0], (*state.sides[-1], *fresh[-1])):
             self._compare(found, left, right, asking=0)
         for left, right in product(state.sides[0], fresh[-1]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -34,6 +35,8 @@ from penstock.sinks.staging import stage_frame
 from penstock.sources.splits import Split, splits_in
 
 DRIVER = -1
+FILE_ROWS = 1 << 20
+"""A sink's rows are written once there are so many; the rest at the end."""
 
 
 def run_task(
@@ -75,6 +78,7 @@ class _UnitRun:
         self.counts: dict[int, SourceCount] = {}
         self.scanned: Scanned | None = None
         self.staged: list[StagedFile] = []
+        self.waiting: dict[int, list[pl.DataFrame]] = {}
         self.added: dict[str, tuple[SegmentRef, ...]] = {}
         self.dropped: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {}
         self.watermarks: dict[str, int] = {}
@@ -93,6 +97,9 @@ class _UnitRun:
                 self._scan(subquery, splits_in(payloads, at_hand))
             else:
                 self._head(subquery)
+        for sink, waiting in self.waiting.items():
+            if waiting:
+                self._stage("output", sink, pl.concat(waiting))
         self._stage_letters()
         return self.outbox
 
@@ -131,34 +138,38 @@ class _UnitRun:
             for edge in self.query.edges_into(subquery.id)
             for frame in self.arrived.pop(edge.id, [])
         ]
-        inputs: dict[int, pl.DataFrame] = {}
-        if self.query.nodes[subquery.head].stateful:
-            since = time.perf_counter()
-            inputs = {subquery.head: self._advance(subquery, [frame for _, frame in arrived])}
-            self._timed("state", since)
-        self._finish(
-            subquery,
-            Work(
-                query=self.query,
-                subquery=subquery,
-                edges=self.query.edges_from(subquery.id),
-                inputs=inputs,
-                arrived=arrived,
-                limit=self.plan.refused_limit,
-            ),
+        work = Work(
+            query=self.query,
+            subquery=subquery,
+            edges=self.query.edges_from(subquery.id),
+            inputs={},
+            arrived=arrived,
+            limit=self.plan.refused_limit,
         )
+        if self.query.nodes[subquery.head].stateful:
+            since, before = time.perf_counter(), sum(self.seconds.values())
+            results = self._advance(subquery, work)
+            emitting = sum(self.seconds.values()) - before
+            self._timed("state", since + emitting)
+            work = replace(work, inputs={subquery.head: results})
+        self._finish(subquery, work)
 
-    def _advance(self, subquery: Subquery, frames: list[pl.DataFrame]) -> pl.DataFrame:
+    def _advance(self, subquery: Subquery, work: Work) -> pl.DataFrame:
+        """Return the results of the stateful head; many are worked on before all are found."""
         assert subquery.head is not None
         head, name = subquery.head, self.query.operator_name(subquery.head)
         before = self.plan.watermarks.get(name)
         plan, owners = self.plan, self.plan.maps[subquery.id]
+
+        def emit(results: pl.DataFrame) -> None:
+            self._finish(subquery, replace(work, inputs={head: results}))
+
         idle = frozenset(n for n in plan.idle if self.seen.get(n) == plan.seen.get(n))
         mark = input_watermark(self.query, self.seen, head, idle=idle, final=plan.final)
         state = OperatorState(
             plan=self.plan,
             operator=name,
-            kernel=kernel_of(self.query, head, owners.owned_by(self.instance)),
+            kernel=kernel_of(self.query, head, owners.owned_by(self.instance), emit),
             placement=placement_of(
                 self.query.nodes[head],
                 self.query.buckets,
@@ -167,6 +178,7 @@ class _UnitRun:
                 self.query.grid_of(subquery.id),
             ),
         )
+        frames = [frame for _, frame in work.arrived]
         results = state.advance(frames, mark if before is None else max(mark, before))
         self.letters.add_refusals(state.refusals, sources=len(self.query.sources))
         self.added[name], self.dropped[name] = state.added, state.dropped
@@ -183,9 +195,17 @@ class _UnitRun:
         self._timed("compute", since)
         for number, frame in outcome.sinks.items():
             self.rows_out[number] = self.rows_out.get(number, 0) + frame.height
-            self._stage("output", number, frame)
+            self._give(number, frame)
         for edge, frame in zip(work.edges, outcome.edges, strict=True):
             self._send(edge, frame)
+
+    def _give(self, number: int, frame: pl.DataFrame) -> None:
+        """Let rows for a sink wait for others, so that files are neither many nor huge."""
+        waiting = self.waiting.setdefault(number, [])
+        waiting += [frame] if frame.height else []
+        if sum(part.height for part in waiting) >= FILE_ROWS:
+            self._stage("output", number, pl.concat(waiting))
+            waiting.clear()
 
     def _send(self, edge: Edge, frame: pl.DataFrame) -> None:
         if edge.to_subquery in self.unit.subqueries:
