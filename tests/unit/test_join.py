@@ -459,9 +459,9 @@ def test_many_results_go_on_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "evaluate", watched)
     left, right = (ps.from_rows([], schema=SCHEMA, time="ts", name=name) for name in "lr")
     both = left.join(right, on="k", within="1 hour").filter("x = 7 and x_right < 3")
-    rows = [{"k": "a", "x": x, "ts": at(x)} for x in range(200)]
+    rows: list[Row] = [{"k": "a", "x": x, "ts": at(x)} for x in range(200)]
     with TestStream(both.write_memory()) as stream:
-        stream.add({"l": rows, "r": rows})
+        stream.add({0: rows, 1: rows})
         assert len(stream.rows()) == 3
     assert sum(heights) == 40_000
     assert max(heights) <= 1000

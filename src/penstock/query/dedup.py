@@ -6,26 +6,19 @@ more after the last one that stayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.query.durations import Duration, format_duration, parse_duration
-from penstock.query.nodes import Node
-from penstock.query.process import key_problems
+from penstock.query.keys import Names, key_problems, names_of
+from penstock.query.nodes import Keyed, Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Dedup(Node):
+class Dedup(Keyed):
     """Keeps a row unless one of its key was kept less than ``within_us`` before it, or ever."""
 
-    by: tuple[str, ...]
     within_us: int | None
-
-    @property
-    def stateful(self) -> bool:
-        """Whether the operator keeps rows or results from one epoch to the next."""
-        return True
 
     @property
     def note(self) -> str:
@@ -39,18 +32,6 @@ class Dedup(Node):
         within = "" if self.within_us is None else f" within {format_duration(self.within_us)}"
         return f"dedup{by}{within}"
 
-    def keys(self, port: int) -> tuple[str, ...] | None:
-        """Return the columns by which rows of an input are routed."""
-        return self.by
-
-    def reads(self, port: int, wanted: set[str]) -> set[str]:
-        """Return the columns of an input that are needed to give the wanted columns."""
-        return set(self.inputs[0].schema)
-
-    def wants_order(self, ordered: bool) -> bool:
-        """Return whether input rows must carry their order, if results have to or not."""
-        return True
-
     def facts(self) -> dict[str, Any]:
         """Return what the operator's state depends on, as plain values for the checkpoint."""
         return {
@@ -61,11 +42,9 @@ class Dedup(Node):
         }
 
 
-def dedup_node(
-    stream: Node, by: str | Iterable[str], within: Duration | None
-) -> tuple[Node, list[str]]:
+def dedup_node(stream: Node, by: Names, within: Duration | None) -> tuple[Node, list[str]]:
     """Return the operator that drops repeated rows, and what is wrong with it."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
+    keys = names_of(by)
     found = key_problems("dedup by", keys, stream.schema)
     within_us = None
     if within is not None:

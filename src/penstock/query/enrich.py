@@ -15,8 +15,8 @@ from typing import Any
 import polars as pl
 
 from penstock.query.expressions import UNKNOWN, first_line, unknown_column
+from penstock.query.keys import Names, key_problems, names_of
 from penstock.query.nodes import Node
-from penstock.query.process import key_problems
 
 HOW = ("left", "inner")
 Types = Mapping[str, pl.DataType]
@@ -94,7 +94,7 @@ class Enrich(Node):
 
 
 def enrich_node(
-    stream: Node, table: Any, *, on: str | Iterable[str], how: str, suffix: str
+    stream: Node, table: Any, *, on: Names, how: str, suffix: str
 ) -> tuple[Node, list[str]]:
     """Return the operator that adds a table's columns, and what is wrong with it.
 
@@ -105,7 +105,7 @@ def enrich_node(
         how: What happens to rows whose key the table does not have.
         suffix: What is put after the name of a column that the stream has too.
     """
-    keys = (on,) if isinstance(on, str) else tuple(on)
+    keys = names_of(on)
     found = [] if how in HOW else [f"enrich: how={how!r} is not allowed; allowed: left, inner"]
     found += [] if keys else ["enrich: no key columns given; on='id', for example"]
     found += key_problems("enrich on", keys, stream.schema)

@@ -7,7 +7,7 @@ or, in an aggregate, is one value per group. So it means the same however rows a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import polars as pl
 
@@ -79,6 +79,33 @@ def infer_row_wise(expression: pl.Expr, schema: Schema) -> pl.DataType:
     if not is_row_wise(expression, schema):
         raise ExpressionProblem("not row-wise; use aggregate for sums and the like")
     return dtype
+
+
+def checked(
+    verb: str,
+    expression: ExpressionLike,
+    schema: Schema,
+    infer: Callable[[pl.Expr, Schema], pl.DataType],
+    found: list[str],
+) -> tuple[pl.Expr, pl.DataType]:
+    """Return an expression and its type; what is wrong with it is added to ``found``."""
+    try:
+        value = parse(expression)
+        return value, infer(value, schema)
+    except ExpressionProblem as problem:
+        found.append(f"{verb}: {problem}")
+        return pl.lit(None), UNKNOWN
+
+
+def reserved(verb: str, name: str) -> list[str]:
+    """Return the complaint about a name that is not the user's to give.
+
+    >>> reserved("map", "__x")
+    ["map: column names that begin with '__' are reserved; name='__x'"]
+    """
+    if not name.startswith("__"):
+        return []
+    return [f"{verb}: column names that begin with '__' are reserved; name={name!r}"]
 
 
 def unknown_column(name: str, schema: Schema) -> str:

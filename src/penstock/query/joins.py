@@ -22,11 +22,11 @@ from penstock.query.expressions import (
     parse,
     unknown_column,
 )
+from penstock.query.keys import Names, names_of
 from penstock.query.nodes import TIME, Node, roots
 from penstock.query.windows import CountWindow
 
 HOW = ("inner", "left", "full")
-Names = str | Iterable[str]
 Within = int | CountWindow
 """How close the rows of a pair are: microseconds, or a number of rows."""
 
@@ -315,9 +315,7 @@ def _keys(
 
 
 def _names(names: Names | None) -> tuple[str, ...]:
-    if names is None:
-        return ()
-    return (names,) if isinstance(names, str) else tuple(names)
+    return () if names is None else names_of(names)
 
 
 def _key_type(

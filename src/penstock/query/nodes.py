@@ -227,17 +227,35 @@ class Explode(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Aggregate(Node):
-    """Aggregates per group and window."""
+class Keyed(Node):
+    """An operator with state per key, which looks at rows in order unless it says otherwise."""
 
     by: tuple[str, ...]
-    window: Window
-    aggregation: Aggregation
 
     @property
     def stateful(self) -> bool:
         """Whether the operator keeps rows or results from one epoch to the next."""
         return True
+
+    def keys(self, port: int) -> tuple[str, ...] | None:
+        """Return the columns by which rows of an input are routed."""
+        return self.by
+
+    def reads(self, port: int, wanted: set[str]) -> set[str]:
+        """Return the columns of an input that are needed: all, since they tell apart what ties."""
+        return set(self.inputs[port].schema)
+
+    def wants_order(self, ordered: bool) -> bool:
+        """Return whether input rows must carry their order, if results have to or not."""
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aggregate(Keyed):
+    """Aggregates per group and window."""
+
+    window: Window
+    aggregation: Aggregation
 
     @property
     def note(self) -> str:
@@ -257,10 +275,6 @@ class Aggregate(Node):
     def after_us(self) -> int:
         """How far the watermark of the results is past that of the input, in microseconds."""
         return 1 if isinstance(self.window, TimeWindow) else 0
-
-    def keys(self, port: int) -> tuple[str, ...] | None:
-        """Return the columns by which rows of an input are routed."""
-        return self.by
 
     def reads(self, port: int, wanted: set[str]) -> set[str]:
         """Return the columns of an input that are needed to give the wanted columns."""

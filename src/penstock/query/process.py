@@ -5,7 +5,7 @@ Law: a process that exists has types for its state and its output, none of them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
@@ -13,26 +13,21 @@ from typing import Any
 import polars as pl
 
 from penstock.query import processes
-from penstock.query.expressions import UNKNOWN, unknown_column
-from penstock.query.nodes import Node
+from penstock.query.expressions import UNKNOWN
+from penstock.query.keys import Names, key_problems, names_of
+from penstock.query.nodes import Keyed, Node
 
 Processor = processes.Process | processes.BatchProcess
 Types = dict[str, pl.DataType]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Process(Node):
+class Process(Keyed):
     """Runs a user's class per key, in stream order."""
 
-    by: tuple[str, ...]
     processor: Processor
     state: Types
     settings: dict[str, str]
-
-    @property
-    def stateful(self) -> bool:
-        """Whether the operator keeps rows or results from one epoch to the next."""
-        return True
 
     @property
     def name(self) -> str:
@@ -50,18 +45,6 @@ class Process(Node):
         """What the operator does, in a few words."""
         return f"process {self.name}" + (f" by {', '.join(self.by)}" if self.by else "")
 
-    def keys(self, port: int) -> tuple[str, ...] | None:
-        """Return the columns by which rows of an input are routed."""
-        return self.by
-
-    def reads(self, port: int, wanted: set[str]) -> set[str]:
-        """Return the columns of an input that are needed to give the wanted columns."""
-        return set(self.inputs[0].schema)
-
-    def wants_order(self, ordered: bool) -> bool:
-        """Return whether input rows must carry their order, if results have to or not."""
-        return True
-
     def facts(self) -> dict[str, Any]:
         """Return what the operator's state depends on, as plain values for the checkpoint."""
         return {
@@ -75,9 +58,9 @@ class Process(Node):
         }
 
 
-def process_node(stream: Node, processor: Any, by: str | Iterable[str]) -> tuple[Node, list[str]]:
+def process_node(stream: Node, processor: Any, by: Names) -> tuple[Node, list[str]]:
     """Return the operator that runs a user's class, and what is wrong with it."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
+    keys = names_of(by)
     verb = f"process {type(processor).__name__}"
     found = key_problems(f"{verb} by", keys, stream.schema)
     if not isinstance(processor, Processor):
@@ -108,19 +91,6 @@ def process_node(stream: Node, processor: Any, by: str | Iterable[str]) -> tuple
 class _Nothing(processes.Process):
     state: processes.Schema = {}  # noqa: RUF012  # read only
     output: processes.Schema = {}  # noqa: RUF012  # read only
-
-
-def key_problems(verb: str, keys: Iterable[str], schema: Mapping[str, pl.DataType]) -> list[str]:
-    """Return what is wrong with the key columns of an operator."""
-    names = tuple(keys)
-    found = [f"{verb}: {unknown_column(key, schema)}" for key in names if key not in schema]
-    found += [f"{verb}: column {key!r} is given twice" for key in names if names.count(key) > 1]
-    found += [
-        f"{verb}: column {key!r} is {schema[key]}; a key is neither a list nor a struct"
-        for key in names
-        if key in schema and schema[key].is_nested()
-    ]
-    return list(dict.fromkeys(found))
 
 
 def _no_process(processor: Any) -> str:

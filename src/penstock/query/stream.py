@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from penstock.errors import QueryError
 from penstock.query import nodes
-from penstock.query.aggregates import infer_aggregate, take_apart, value_types
+from penstock.query.aggregate import aggregate_node
 from penstock.query.dedup import dedup_node
 from penstock.query.durations import Duration
 from penstock.query.enrich import enrich_node
@@ -22,23 +22,19 @@ from penstock.query.explode import explode_node
 from penstock.query.expressions import (
     UNKNOWN,
     ExpressionLike,
-    ExpressionProblem,
+    checked,
     infer_row_wise,
-    parse,
-    unknown_column,
+    reserved,
 )
-from penstock.query.joins import Names, join_node, product_node
+from penstock.query.joins import join_node, product_node
+from penstock.query.keys import Names
 from penstock.query.process import process_node
 from penstock.query.processes import BatchProcess, Process
+from penstock.query.sinks import Sinks
 from penstock.query.top import top_node
 from penstock.query.windows import CountWindow, TimeWindow, Window
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from penstock.runtime.spark.handle import Query
-
-WINDOW_COLUMNS = ("window_start", "window_end")
+__all__ = ["Sinks", "Stream"]
 
 
 class Stream:
@@ -91,7 +87,7 @@ class Stream:
         schema = dict(self._node.schema) if keep else {}
         parsed = []
         for name, expression in columns.items():
-            found += _reserved(verb, name)
+            found += reserved(verb, name)
             value, dtype = self._checked(f"{verb} {name}", expression, infer_row_wise, found)
             schema[name] = dtype
             parsed.append((name, value.alias(name)))
@@ -175,7 +171,7 @@ class Stream:
             name: What to call it in plans and errors; the function's own name unless given.
         """
         label = name or str(getattr(function, "__name__", "function"))
-        found = [problem for column in schema for problem in _reserved(f"apply {label}", column)]
+        found = [problem for column in schema for problem in reserved(f"apply {label}", column)]
         if not schema:
             found.append(f"apply {label}: the output schema is empty")
         declared = {column: _dtype(dtype) for column, dtype in schema.items()}
@@ -195,7 +191,7 @@ class Stream:
         node, found = explode_node(self._node, column)
         return self._then(node, found)
 
-    def process(self, processor: Process | BatchProcess, *, by: str | Iterable[str]) -> Stream:
+    def process(self, processor: Process | BatchProcess, *, by: Names) -> Stream:
         """Run an operator of your own: keyed, stateful, in stream order.
 
         The result has the key columns and the declared output; its event time is that of the row or
@@ -303,7 +299,7 @@ class Stream:
         earlier = [problem for problem in other._problems if problem not in self._problems]
         return self._then(node, [*earlier, *found])
 
-    def dedup(self, *, by: str | Iterable[str], within: Duration | None = None) -> Stream:
+    def dedup(self, *, by: Names, within: Duration | None = None) -> Stream:
         """Keep the first row of each key, in stream order; columns and event time stay.
 
         Args:
@@ -323,7 +319,7 @@ class Stream:
         self,
         table: Stream | pl.DataFrame | str | Path,
         *,
-        on: str | Iterable[str],
+        on: Names,
         how: str = "left",
         suffix: str = "_right",
     ) -> Stream:
@@ -347,9 +343,7 @@ class Stream:
         theirs = table._problems if isinstance(table, Stream) else ()
         return self._then(node, [*[p for p in theirs if p not in self._problems], *found])
 
-    def aggregate(
-        self, *, window: Window, by: str | Iterable[str] = (), **values: ExpressionLike
-    ) -> Stream:
+    def aggregate(self, *, window: Window, by: Names = (), **values: ExpressionLike) -> Stream:
         """Aggregate per group and window.
 
         The result has the grouping columns, ``window_start``, ``window_end`` and the values; its
@@ -361,48 +355,17 @@ class Stream:
             by: The grouping columns; none means one group.
             values: Named aggregate expressions, such as ``calls="count(*)"``.
         """
-        keys = (by,) if isinstance(by, str) else tuple(by)
-        found = [f"aggregate: {problem}" for problem in window.problems()]
-        schema = self._node.schema
-        found += [f"aggregate by: {unknown_column(k, schema)}" for k in keys if k not in schema]
-        found += [
-            f"aggregate by: column {k!r} is given twice" for k in set(keys) if keys.count(k) > 1
-        ]
-        if not values:
-            found.append("aggregate: no values given; for example calls='count(*)'")
-        parsed = self._values(keys, values, found)
-        output: dict[str, pl.DataType] = {k: schema.get(k, UNKNOWN) for k in keys}
-        output |= dict.fromkeys(WINDOW_COLUMNS, pl.Datetime("us"))
-        aggregation = take_apart(parsed, self._node.schema)
-        output |= (
-            value_types(aggregation, schema)
-            if not found and not self._problems
-            else dict.fromkeys(values, UNKNOWN)
-        )
-        node = nodes.Aggregate(
-            inputs=(self._node,), schema=output, by=keys, window=window, aggregation=aggregation
+        node, found = aggregate_node(
+            self._node, by=by, window=window, values=values, sound=not self._problems
         )
         return self._then(node, found)
-
-    def _values(
-        self, keys: tuple[str, ...], values: Mapping[str, ExpressionLike], found: list[str]
-    ) -> dict[str, pl.Expr]:
-        parsed = {}
-        for name, expression in values.items():
-            found += _reserved("aggregate", name)
-            if name in keys or name in WINDOW_COLUMNS:
-                found.append(f"aggregate: value {name!r} clashes with a column of the result")
-            value, dtype = self._checked(f"aggregate {name}", expression, infer_aggregate, found)
-            if dtype != UNKNOWN:
-                parsed[name] = value
-        return parsed
 
     def top(
         self,
         k: int,
         order: ExpressionLike,
         *,
-        by: str | Iterable[str] = (),
+        by: Names = (),
         window: TimeWindow | None = None,
         descending: bool = True,
     ) -> Stream:
@@ -486,57 +449,16 @@ class Stream:
         infer: Callable[..., pl.DataType],
         found: list[str],
     ) -> tuple[pl.Expr, pl.DataType]:
-        try:
-            value = parse(expression)
-            return value, infer(value, self._node.schema)
-        except ExpressionProblem as problem:
-            found.append(f"{verb}: {problem}")
-            return pl.lit(None), UNKNOWN
+        return checked(verb, expression, self._node.schema, infer, found)
 
     def _then(self, node: nodes.Node, found: Iterable[str]) -> Stream:
         return Stream(node, (*self._problems, *dict.fromkeys(found)))
-
-
-class Sinks:
-    """A whole query: one or more sinks, ready to be explained or started."""
-
-    def __init__(self, sinks: tuple[nodes.Sink, ...]) -> None:
-        """Hold the sinks; made by the sink methods of a stream."""
-        self.sinks = sinks
-
-    def also(self, *others: Sinks) -> Sinks:
-        """Return one query that also feeds the sinks of others, in the same epochs."""
-        return Sinks((*self.sinks, *[sink for other in others for sink in other.sinks]))
-
-    def explain(
-        self, *, strategy: str = "operator-set-cloud", instances: int = 1, mermaid: bool = False
-    ) -> str:
-        """Return how the query runs: its operators, subqueries, stages and shuffles."""
-        from penstock.compiler import compile_query, explain
-
-        return explain(
-            compile_query(self.sinks, strategy=strategy, instances=instances), mermaid=mermaid
-        )
-
-    def start(self, spark: SparkSession, **options: Any) -> Query:
-        """Start the query on Spark; see `penstock.runtime.spark.start.start` for the options."""
-        from penstock.runtime.spark.start import start
-
-        return start(self.sinks, spark, **options)
 
 
 def _text(expression: ExpressionLike) -> str:
     if isinstance(expression, pl.Expr) and expression.meta.is_column():
         return expression.meta.output_name()
     return str(expression)
-
-
-def _reserved(verb: str, name: str) -> list[str]:
-    return (
-        [f"{verb}: column names that begin with '__' are reserved; name={name!r}"]
-        if (name.startswith("__"))
-        else []
-    )
 
 
 def _schema_clash(

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from penstock.query.expressions import unknown_column
-from penstock.query.nodes import Node
-from penstock.query.windows import TimeWindow, Window
+from penstock.query.keys import Names, key_problems, names_of
+from penstock.query.nodes import Keyed, Node
+from penstock.query.windows import WINDOW_COLUMNS, TimeWindow, Window
 
 RANK = "rank"
-_WINDOW_COLUMNS = ("window_start", "window_end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Top(Node):
+class Top(Keyed):
     """The ``k`` first rows by ``order`` of each group in a window, or at one event time."""
 
     k: int
     order: pl.Expr
     text: str
-    by: tuple[str, ...] = ()
     window: TimeWindow | None = None
     descending: bool = True
-
-    @property
-    def stateful(self) -> bool:
-        """Whether the operator keeps rows or results from one epoch to the next."""
-        return True
 
     @property
     def combines(self) -> bool:
@@ -46,18 +38,6 @@ class Top(Node):
     def note(self) -> str:
         """How the operator works, for plans."""
         return f"keeps at most {self.k} of a group"
-
-    def keys(self, port: int) -> tuple[str, ...] | None:
-        """Return the columns by which rows of an input are routed."""
-        return self.by
-
-    def reads(self, port: int, wanted: set[str]) -> set[str]:
-        """Return the columns of an input that are needed: all, since they tell apart what ties."""
-        return set(self.inputs[0].schema)
-
-    def wants_order(self, ordered: bool) -> bool:
-        """Return whether input rows must carry their order, if results have to or not."""
-        return True
 
     def facts(self) -> dict[str, Any]:
         """Return what the operator's state depends on, as plain values for the checkpoint."""
@@ -86,16 +66,15 @@ def top_node(
     order: pl.Expr,
     dtype: pl.DataType,
     text: str,
-    by: str | Iterable[str],
+    by: Names,
     window: Window | None,
     descending: bool,
 ) -> tuple[Node, list[str]]:
     """Return the operator, and what is wrong with it; ``dtype`` is the type of ``order``."""
-    keys = (by,) if isinstance(by, str) else tuple(by)
+    keys = names_of(by)
     added: dict[str, pl.DataType] = {RANK: pl.Int64()}
     found = [] if _whole(k) and k > 0 else [f"top: k must be a positive whole number; k={k!r}"]
-    found += [f"top by: {unknown_column(c, stream.schema)}" for c in keys if c not in stream.schema]
-    found += [f"top by: column {c!r} is given twice" for c in set(keys) if keys.count(c) > 1]
+    found += key_problems("top by", keys, stream.schema)
     if dtype.is_nested():
         found.append(f"top: rows cannot be ordered by a value of type {dtype}")
     if window is not None and not isinstance(window, TimeWindow):
@@ -103,7 +82,7 @@ def top_node(
         window = None
     if window is not None:
         found += [f"top: {problem}" for problem in window.problems()]
-        added = dict.fromkeys(_WINDOW_COLUMNS, pl.Datetime("us")) | added
+        added = dict.fromkeys(WINDOW_COLUMNS, pl.Datetime("us")) | added
     found += [f"top: the stream already has a column {c!r}" for c in added if c in stream.schema]
     node = Top(
         inputs=(stream,),

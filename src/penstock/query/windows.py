@@ -84,6 +84,8 @@ class SessionWindow:
 
 
 Window = TimeWindow | CountWindow | SessionWindow
+WINDOW_COLUMNS = ("window_start", "window_end")
+"""The columns of a result that say when its window was."""
 
 
 def tumbling(size: Duration) -> TimeWindow:

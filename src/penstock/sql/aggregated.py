@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from penstock.query.aggregates import infer_aggregate
-from penstock.query.stream import WINDOW_COLUMNS, Stream
-from penstock.query.windows import TimeWindow, Window
+from penstock.query.stream import Stream
+from penstock.query.windows import WINDOW_COLUMNS, TimeWindow, Window
 from penstock.sql.dialect import to_text
 from penstock.sql.grouping import Groups, at_position, read_groups
 from penstock.sql.outputs import Outputs, add_output, is_star, output_name, project, unaliased

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from penstock.query.stream import WINDOW_COLUMNS
-from penstock.query.windows import Window
+from penstock.query.windows import WINDOW_COLUMNS, Window
 from penstock.sql.dialect import to_text
 from penstock.sql.outputs import is_star, output_name, unaliased
 from penstock.sql.places import Mistakes

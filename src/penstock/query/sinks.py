@@ -1,0 +1,40 @@
+"""Whole queries: streams with their sinks, ready to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from penstock.query import nodes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.runtime.spark.handle import Query
+
+
+class Sinks:
+    """A whole query: one or more sinks, ready to be explained or started."""
+
+    def __init__(self, sinks: tuple[nodes.Sink, ...]) -> None:
+        """Hold the sinks; made by the sink methods of a stream."""
+        self.sinks = sinks
+
+    def also(self, *others: Sinks) -> Sinks:
+        """Return one query that also feeds the sinks of others, in the same epochs."""
+        return Sinks((*self.sinks, *[sink for other in others for sink in other.sinks]))
+
+    def explain(
+        self, *, strategy: str = "operator-set-cloud", instances: int = 1, mermaid: bool = False
+    ) -> str:
+        """Return how the query runs: its operators, subqueries, stages and shuffles."""
+        from penstock.compiler import compile_query, explain
+
+        return explain(
+            compile_query(self.sinks, strategy=strategy, instances=instances), mermaid=mermaid
+        )
+
+    def start(self, spark: SparkSession, **options: Any) -> Query:
+        """Start the query on Spark; see `penstock.runtime.spark.start.start` for the options."""
+        from penstock.runtime.spark.start import start
+
+        return start(self.sinks, spark, **options)
