@@ -30,6 +30,7 @@ from penstock.testing.reference import Reference, evaluate
 from penstock.testing.runner import Batch
 
 Rows = Iterable[Mapping[str, Any]]
+BySource = Mapping[int, Rows] | Mapping[str, Rows] | Mapping[int | str, Rows]
 
 
 class TestStream:
@@ -97,7 +98,7 @@ class TestStream:
         """How many subqueries there are; `rescale` takes their numbers."""
         return len(self._query.subqueries)
 
-    def add(self, rows: Rows | Mapping[int | str, Rows], *, splits: int = 1) -> None:
+    def add(self, rows: Rows | BySource, *, splits: int = 1) -> None:
         """Run one epoch on some rows.
 
         Args:
@@ -112,7 +113,7 @@ class TestStream:
 
     def crash(
         self,
-        rows: Rows | Mapping[int | str, Rows] | None = None,
+        rows: Rows | BySource | None = None,
         *,
         committed: bool = False,
         lose_workers: bool = True,
@@ -243,7 +244,7 @@ class TestStream:
     ) -> None:
         self.close()
 
-    def _batch(self, rows: Rows | Mapping[int | str, Rows], splits: int) -> Batch:
+    def _batch(self, rows: Rows | BySource, splits: int) -> Batch:
         by_source = rows if isinstance(rows, Mapping) else {self._query.sources[0][0]: rows}
         batch: dict[int, list[pl.DataFrame]] = {}
         for key, given in by_source.items():
