@@ -10,7 +10,7 @@ settings.register_profile(
     "penstock",
     deadline=None,
     derandomize=os.environ.get("CI") == "true",
-    max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "150")),
+    max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "100")),
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("penstock")
