@@ -20,9 +20,9 @@ import polars as pl
 from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced
 from penstock.operators.keyed_rows import KeyedRows
 from penstock.operators.numbered_rows import FROM, NEEDED, NUMBER, TO, NumberedRows
-from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.sliding import Blocks, Places, can_slide, slide
 from penstock.operators.stateless import Refusal
+from penstock.operators.waiting import Waiting, take_final, waiting_of
 from penstock.operators.window_values import (
     END,
     KEY,
@@ -55,7 +55,7 @@ _MOST = 4_000_000
 class CountState:
     """Rows that wait for the watermark, by time, and rows with their number, by key."""
 
-    waiting: tuple[Run, ...] = ()
+    waiting: Waiting = ()
     rows: NumberedRows
 
 
@@ -98,7 +98,7 @@ class CountKernel:
         numbered = self._needed(found.filter(pl.col(NUMBER).is_not_null())).sort(NUMBER)
         groups = self._groups(by_key(numbered, self.by)).with_columns(pl.col(NEEDED).alias(FROM))
         return CountState(
-            waiting=(Run.of(waiting, TIME),) if waiting.height else (),
+            waiting=waiting_of(waiting),
             rows=none.add(numbered, groups) if numbered.height else none,
         )
 
@@ -113,13 +113,8 @@ class CountKernel:
         self, state: CountState, arrived: Sequence[pl.DataFrame], watermark: int
     ) -> Advanced:
         """Take the rows of an epoch and number those below the watermark."""
-        final, waiting = take_below(state.waiting, TIME, watermark)
-        early = []
-        for frame in self._fresh(arrived):
-            final += [below] if (below := frame.filter(pl.col(TIME) < watermark)).height else []
-            early += [above] if (above := frame.filter(pl.col(TIME) >= watermark)).height else []
-        if early:
-            waiting = add_run(waiting, _by_time(early), _by_time)
+        taken = take_final(state.waiting, self._fresh(arrived), watermark)
+        final, waiting = taken.final, taken.waiting
         if not final:
             after = CountState(waiting=waiting, rows=state.rows)
             return Advanced(state=after, results=self.values.no_results())
@@ -271,7 +266,3 @@ def may_tie(node: Node) -> bool:
     while isinstance(node, Map | Filter | Apply):
         (node,) = node.inputs
     return not isinstance(node, Source)
-
-
-def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
-    return Run.of(pl.concat(frames, rechunk=True), TIME)

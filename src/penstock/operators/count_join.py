@@ -18,7 +18,8 @@ from penstock.operators.bands import Band, add_latest
 from penstock.operators.join import join_columns
 from penstock.operators.kernel import FOREVER, SIDE, UNTIL, Advanced, Emit
 from penstock.operators.pairs import Found, Pairs, StateRows
-from penstock.operators.turns import Turns, Waiting, by_time
+from penstock.operators.turns import Turns
+from penstock.operators.waiting import Waiting, waiting_of
 from penstock.query.joins import Join
 from penstock.query.nodes import ORDER
 from penstock.query.windows import CountWindow
@@ -82,7 +83,7 @@ class CountJoinKernel:
         had, waiting = self.turns.split(deltas, watermark)
         sides = self._bands(had, 0)
         return CountJoinState(
-            waiting=(by_time([waiting]),) if waiting.height else (),
+            waiting=waiting_of(waiting),
             sides=tuple(tuple(band.latest(self.size) for band in bands) for bands in sides),
             turn=had.height,
         )

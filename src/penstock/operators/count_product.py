@@ -17,7 +17,8 @@ from penstock.operators.blocks import Ranges, compare
 from penstock.operators.cells import Cells
 from penstock.operators.kernel import FOREVER, SIDE, UNTIL, Advanced, Emit
 from penstock.operators.pairs import Found, Pairs, Places, StateRows, stored_columns
-from penstock.operators.turns import Turns, Waiting, by_time
+from penstock.operators.turns import Turns
+from penstock.operators.waiting import Waiting, waiting_of
 from penstock.plan.buckets import BucketSet
 from penstock.plan.grid import Grid
 from penstock.query.joins import Product
@@ -80,7 +81,7 @@ class CountProductKernel:
         """Return the rows that wait at a watermark, and the last ones of each side."""
         had, waiting = self.turns.split(deltas, watermark)
         return CountProductState(
-            waiting=(by_time([waiting]),) if waiting.height else (),
+            waiting=waiting_of(waiting),
             sides=tuple(side.tail(self.size) for side in self._sides(had)),
         )
 

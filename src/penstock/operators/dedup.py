@@ -23,6 +23,7 @@ from penstock.operators.keys import CODE
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.process_state import one_key
 from penstock.operators.runs import Run, add_run, take_below
+from penstock.operators.waiting import Waiting, take_final, waiting_of
 from penstock.query.dedup import Dedup
 from penstock.query.nodes import ORDER, TIME
 
@@ -35,7 +36,7 @@ class DedupState:
     """Rows at or above the watermark, when each key was last kept, and when that is forgotten."""
 
     kept: KeyedRows
-    waiting: tuple[Run, ...] = ()
+    waiting: Waiting = ()
     ending: tuple[Run, ...] = ()
     watermark: int = NOT_STARTED
 
@@ -75,7 +76,7 @@ class DedupKernel:
         store = KeyedRows.empty(self.by, self.keys | {KEPT: pl.Int64()})
         return DedupState(
             kept=store.replace(times, times),
-            waiting=(_by_time([waits]),) if waits.height else (),
+            waiting=waiting_of(waits),
             ending=self._with_ends((), times),
             watermark=watermark,
         )
@@ -95,15 +96,11 @@ class DedupKernel:
         """Take the rows of an epoch; decide on those below the watermark."""
         watermark = max(watermark, state.watermark)
         fresh = [frame.select(list(self.rows)) for frame in arrived if frame.height]
-        ready, waiting = take_below(state.waiting, TIME, watermark)
-        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
-        later = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
-        if any(frame.height for frame in later):
-            waiting = add_run(waiting, _by_time(later), _by_time)
-        before = replace(state, waiting=waiting, watermark=watermark)
-        stays = self._first(before, pl.concat([pl.DataFrame(schema=self.rows), *ready]))
+        taken = take_final(state.waiting, fresh, watermark)
+        before = replace(state, waiting=taken.waiting, watermark=watermark)
+        stays = self._first(before, pl.concat([pl.DataFrame(schema=self.rows), *taken.final]))
         times = stays.group_by(self.by).agg(pl.col(TIME).max().alias(KEPT))
-        waits = [frame.with_columns((pl.col(TIME) + 1).alias(UNTIL)) for frame in later]
+        waits = [frame.with_columns((pl.col(TIME) + 1).alias(UNTIL)) for frame in taken.later]
         written = times.with_columns(self._until().alias(UNTIL))
         results = stays.lazy().select(*self.node.schema, TIME)
         return Advanced(
@@ -185,10 +182,6 @@ def times_by_key(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         pl.col(KEPT).is_null().sum().alias("__waiting"),
     )
     return found.sort(keys).select(*by, KEPT, "__waiting")
-
-
-def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
-    return Run.of(pl.concat(frames, rechunk=True), TIME)
 
 
 def _by_end(frames: Sequence[pl.DataFrame]) -> Run:

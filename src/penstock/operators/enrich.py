@@ -18,7 +18,7 @@ from penstock.operators.kernel import FOREVER, HIDDEN, SIDE, UNTIL, Advanced, em
 from penstock.operators.keyed_rows import KeyedRows
 from penstock.operators.keys import CODE
 from penstock.operators.panes import NOT_STARTED
-from penstock.operators.runs import Run, add_run, take_below
+from penstock.operators.waiting import Waiting, take_final, waiting_of
 from penstock.query.enrich import Enrich
 from penstock.query.nodes import ORDER, TIME
 
@@ -30,7 +30,7 @@ class EnrichState:
     """The newest row of each key below the watermark; rows of both sides above it."""
 
     table: KeyedRows
-    waiting: tuple[tuple[Run, ...], tuple[Run, ...]] = ((), ())
+    waiting: tuple[Waiting, Waiting] = ((), ())
     watermark: int = NOT_STARTED
 
 
@@ -82,7 +82,7 @@ class EnrichKernel:
         newest = sides[1].filter(pl.col(TIME) < watermark)
         store = KeyedRows.empty(self.on, self.sides[1])
         later = [side.filter(pl.col(TIME) >= watermark) for side in sides]
-        left, right = ((_by_time([frame]),) if frame.height else () for frame in later)
+        left, right = (waiting_of(frame) for frame in later)
         return EnrichState(
             table=store.replace(newest, newest), waiting=(left, right), watermark=watermark
         )
@@ -115,16 +115,12 @@ class EnrichKernel:
 
     def _ready(
         self, state: EnrichState, arrived: Sequence[pl.DataFrame], watermark: int, side: int
-    ) -> tuple[pl.DataFrame, tuple[Run, ...]]:
+    ) -> tuple[pl.DataFrame, Waiting]:
         """Return the rows of a side whose turn it is, and those that wait on."""
         columns = list(self.sides[side])
         fresh = [f.select(columns) for f in arrived if f.height and f[SIDE][0] == side]
-        ready, runs = take_below(state.waiting[side], TIME, watermark)
-        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
-        later = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
-        if any(frame.height for frame in later):
-            runs = add_run(runs, _by_time(later), _by_time)
-        return pl.concat([pl.DataFrame(schema=self.sides[side]), *ready]), runs
+        taken = take_final(state.waiting[side], fresh, watermark)
+        return pl.concat([pl.DataFrame(schema=self.sides[side]), *taken.final]), taken.waiting
 
     def _answers(self, table: KeyedRows, rows: pl.DataFrame, changes: pl.DataFrame) -> pl.DataFrame:
         """Return left rows with what they find in the table and among its changes, in order."""
@@ -143,7 +139,3 @@ class EnrichKernel:
 
     def _newest(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.sort(*ORDER, *self.ties).unique(self.on, keep="last", maintain_order=True)
-
-
-def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
-    return Run.of(pl.concat(frames, rechunk=True), TIME)

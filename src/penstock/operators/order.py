@@ -7,20 +7,12 @@ right), within an epoch and across epochs; rows that wait cost nothing in the ep
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import polars as pl
 
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
-from penstock.operators.runs import Run, add_run, take_below
+from penstock.operators.waiting import Waiting, by_time, take_final
 from penstock.query.nodes import ORDER, TIME, Sink
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Rows at or above the watermark, by event time."""
-
-    runs: tuple[Run, ...] = ()
 
 
 class OrderKernel:
@@ -44,7 +36,7 @@ class OrderKernel:
         """Return the rows that still wait at a watermark."""
         rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
         found = [frame for frame in rows if frame.height]
-        return Waiting((_by_time(found),) if found else ())
+        return (by_time(found),) if found else ()
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the rows of an epoch with the watermark at which they have left."""
@@ -56,20 +48,13 @@ class OrderKernel:
     def advance(self, state: Waiting, arrived: Sequence[pl.DataFrame], watermark: int) -> Advanced:
         """Take the rows of an epoch and let go, in order, of those below the watermark."""
         fresh = [frame.select(self.columns) for frame in arrived if frame.height]
-        ready, runs = take_below(state.runs, TIME, watermark)
-        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
-        waiting = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
-        if any(frame.height for frame in waiting):
-            runs = add_run(runs, _by_time(waiting), _by_time)
+        taken = take_final(state, fresh, watermark)
         empty = empty_results(self.node.schema, ordered=True)
-        return Advanced(state=Waiting(runs), results=pl.concat([empty, *ready]).sort(self.sort))
+        results = pl.concat([empty, *taken.final]).sort(self.sort)
+        return Advanced(state=taken.waiting, results=results)
 
     def compact(
         self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
     ) -> pl.DataFrame:
         """Return one delta with the rows that still wait."""
         return pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
-
-
-def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
-    return Run.of(pl.concat(frames, rechunk=True), TIME)

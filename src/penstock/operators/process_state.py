@@ -28,6 +28,7 @@ from penstock.operators.keys import CODE
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.stateless import Refusal
+from penstock.operators.waiting import Waiting, take_final, waiting_of
 from penstock.query.nodes import ORDER, TIME
 from penstock.query.process import Process
 
@@ -45,7 +46,7 @@ class ProcessState:
     """Rows at or above the watermark, the state of each key, and its earliest timer."""
 
     states: KeyedRows
-    waiting: tuple[Run, ...] = ()
+    waiting: Waiting = ()
     timers: tuple[Run, ...] = ()
     watermark: int = NOT_STARTED
 
@@ -121,7 +122,7 @@ class ProcessKernel:
         states = KeyedRows.empty(self.by, self.keys | self.values)
         return ProcessState(
             states=states.replace(newest, newest),
-            waiting=(_by_time([waits.select(list(self.rows))]),) if waits.height else (),
+            waiting=waiting_of(waits.select(list(self.rows))),
             timers=_with_timers((), self._earliest(newest)),
             watermark=watermark,
         )
@@ -141,17 +142,13 @@ class ProcessKernel:
         """Take the rows of an epoch; work on rows below the watermark and timers up to it."""
         watermark = max(watermark, state.watermark)
         fresh = [frame.select(list(self.rows)) for frame in arrived if frame.height]
-        ready, waiting = take_below(state.waiting, TIME, watermark)
-        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
-        later = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
+        taken = take_final(state.waiting, fresh, watermark)
         due, timers = take_below(state.timers, _AT, watermark + 1)
-        if any(frame.height for frame in later):
-            waiting = add_run(waiting, _by_time(later), _by_time)
-        before = replace(state, waiting=waiting, timers=timers, watermark=watermark)
-        turn = self._turn(before, ready, due)
+        before = replace(state, waiting=taken.waiting, timers=timers, watermark=watermark)
+        turn = self._turn(before, taken.final, due)
         made = self.work(turn) if turn.keys.height else self._nothing_made()
         after, written = self._settle(before, turn, made)
-        waits = [frame.with_columns((pl.col(TIME) + 1).alias(UNTIL)) for frame in later]
+        waits = [frame.with_columns((pl.col(TIME) + 1).alias(UNTIL)) for frame in taken.later]
         results = placed(made.results.lazy(), self.operator, self.ordered).collect()
         return Advanced(
             state=after,
@@ -237,10 +234,6 @@ def by_key(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     alive = pl.col(KNOWN).fill_null(False) | (timers.list.len() > 0) | (count > 0)
     shown = found.filter(alive).with_columns(timers, count).sort(keys)
     return shown.select(*by, *own, TIMERS, "__waiting").rename(lambda n: n.removeprefix(OWN))
-
-
-def _by_time(frames: Sequence[pl.DataFrame]) -> Run:
-    return Run.of(pl.concat(frames, rechunk=True), TIME)
 
 
 def _by_timer(frames: Sequence[pl.DataFrame]) -> Run:

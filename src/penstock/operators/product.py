@@ -20,7 +20,7 @@ from penstock.operators.kernel import UNTIL, Advanced, Emit
 from penstock.operators.pairs import Found, Pairs, StateRows, stored_columns
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.runs import Run, add_run, take_below
-from penstock.operators.turns import by_time
+from penstock.operators.waiting import by_time
 from penstock.plan.buckets import BucketSet
 from penstock.plan.grid import Grid
 from penstock.query.joins import Product

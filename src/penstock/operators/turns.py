@@ -13,12 +13,9 @@ import polars as pl
 
 from penstock.operators.kernel import FOREVER, SIDE, UNTIL
 from penstock.operators.pairs import StateRows
-from penstock.operators.runs import Run, add_run, take_below
+from penstock.operators.waiting import Waiting, take_final
 from penstock.query.joins import Join, Pairing
 from penstock.query.nodes import ORDER, TIME
-
-Waiting = tuple[Run, ...]
-"""Rows at or above the watermark, by event time."""
 
 
 class Turns:
@@ -46,12 +43,8 @@ class Turns:
     ) -> tuple[pl.DataFrame, Waiting]:
         """Return the rows whose turn has come, in order, and those that wait on."""
         fresh = [self.rows.whole(frame) for frame in arrived if frame.height]
-        ready, runs = take_below(waiting, TIME, watermark)
-        ready += [frame.filter(pl.col(TIME) < watermark) for frame in fresh]
-        later = [frame.filter(pl.col(TIME) >= watermark) for frame in fresh]
-        if any(frame.height for frame in later):
-            runs = add_run(runs, by_time(later), by_time)
-        return self._in_order(ready), runs
+        taken = take_final(waiting, fresh, watermark)
+        return self._in_order(taken.final), taken.waiting
 
     def _in_order(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
         rows = pl.concat([self._empty(), *frames])
@@ -64,11 +57,6 @@ class Turns:
 
     def _empty(self) -> pl.DataFrame:
         return pl.DataFrame(schema=self.rows.schema)
-
-
-def by_time(frames: Sequence[pl.DataFrame]) -> Run:
-    """Return waiting rows as one run."""
-    return Run.of(pl.concat(frames, rechunk=True), TIME)
 
 
 def _ties(node: Pairing, side: int) -> list[str]:
