@@ -6,8 +6,9 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -33,6 +34,8 @@ SETTINGS: Mapping[str, str] = {
 """Settings that make epochs short on one machine; a cluster has its own."""
 _TASK_ATTEMPTS = 4
 """How often a task is tried before its job fails: what a cluster does unless told otherwise."""
+_PATIENCE_SECONDS = 30
+"""How long a process that was told to end may take."""
 _SOCKET_PATH = 40
 """A Unix socket's path has at most 107 bytes; Spark puts a long name into the temporary folder."""
 _QUIET = """
@@ -100,8 +103,21 @@ def scratch_session(
         try:
             yield session
         finally:
+            _end_workers(session)
             session.stop()
             _end_gateway()
+
+
+def _end_workers(session: SparkSession) -> None:
+    """End the Python workers before Spark closes their sockets.
+
+    An idle worker that finds its socket closed tries to say so through it, and prints a traceback.
+    """
+    jvm: Any = session._jvm
+    with suppress(Exception):  # a JVM that has died has no workers
+        for process in jvm.java.lang.ProcessHandle.current().children().toList():
+            process.destroy()
+            process.onExit().get(_PATIENCE_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
 
 
 def _end_gateway() -> None:
@@ -113,6 +129,6 @@ def _end_gateway() -> None:
     gateway.shutdown()
     if process is not None:
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=_PATIENCE_SECONDS)
     SparkContext._gateway = None
     SparkContext._jvm = None
