@@ -1,5 +1,6 @@
 """Penstock: continuous queries on Apache Spark, exact, in order, balanced and elastic."""
 
+from penstock.control.elastic import Elastic, elastic
 from penstock.errors import (
     CheckpointError,
     ConfigError,
@@ -40,6 +41,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "CountWindow",
+    "Elastic",
     "FencedError",
     "PenstockError",
     "Process",
@@ -54,6 +56,7 @@ __all__ = [
     "approx_quantile",
     "at",
     "count_window",
+    "elastic",
     "from_rows",
     "from_spark",
     "read_arrow",

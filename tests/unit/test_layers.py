@@ -22,6 +22,8 @@ BELOW = {
     "sources": {"query", "plan", "operators", "exchange", "state", "sources"},
     "sinks": {"query", "plan", "operators", "exchange", "state", "sinks"},
     "sql": {"query", "sources", "sql"},
+    "control": {"query", "plan", "control"},
+    "observe": {"plan", "control", "state", "observe"},
     "runtime": {
         "query",
         "plan",
@@ -31,6 +33,8 @@ BELOW = {
         "state",
         "sources",
         "sinks",
+        "control",
+        "observe",
         "runtime",
     },
 }

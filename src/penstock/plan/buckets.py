@@ -5,8 +5,9 @@ Law: at any time every bucket has exactly one owner, so every key has exactly on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +31,66 @@ class BucketMap:
         owners = tuple(b * instances // buckets for b in range(buckets))
         return cls(owners=owners, instances=instances)
 
+    @classmethod
+    def of_runs(cls, runs: Iterable[Sequence[int]], instances: int) -> BucketMap:
+        """Return the map of the runs that `runs` gave."""
+        owners = tuple(owner for owner, length in runs for _ in range(length))
+        return cls(owners=owners, instances=instances)
+
+    @property
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """The owners of neighbouring buckets as (owner, how many): the short form for files.
+
+        >>> BucketMap.even(6, 2).runs
+        ((0, 3), (1, 3))
+        """
+        return tuple((owner, len(list(run))) for owner, run in groupby(self.owners))
+
     def owned_by(self, instance: int) -> BucketSet:
         """Return the buckets of an instance."""
         return BucketSet.of(b for b, owner in enumerate(self.owners) if owner == instance)
+
+    def with_owners(self, moves: Mapping[int, int]) -> BucketMap:
+        """Return the map after some buckets have got other owners.
+
+        >>> BucketMap.even(4, 2).with_owners({0: 1}).owners
+        (1, 0, 1, 1)
+        """
+        owners = tuple(moves.get(bucket, owner) for bucket, owner in enumerate(self.owners))
+        return BucketMap(owners=owners, instances=self.instances)
+
+    def moved(self, after: BucketMap) -> BucketSet:
+        """Return the buckets that have another owner in another map."""
+        pairs = zip(self.owners, after.owners, strict=True)
+        return BucketSet.of(b for b, (old, new) in enumerate(pairs) if old != new)
+
+    def resized(self, instances: int, loads: Sequence[float] = ()) -> BucketMap:
+        """Return a balanced map for another number of instances that moves few buckets.
+
+        Args:
+            instances: How many instances there are to be.
+            loads: What each bucket weighs; all the same unless given.
+
+        >>> BucketMap.even(6, 2).resized(3).owners, BucketMap.even(6, 3).resized(2).owners
+        ((0, 0, 2, 1, 1, 2), (0, 0, 1, 1, 0, 1))
+        """
+        weights = list(loads) if loads and sum(loads) > 0 else [1.0] * len(self.owners)
+        share = sum(weights) / instances * (1 + 1e-9)
+        owners = list(self.owners)
+        load = [0.0] * instances
+        homeless: list[int] = []
+        for bucket, owner in enumerate(owners):
+            if owner < instances and load[owner] + weights[bucket] <= share:
+                load[owner] += weights[bucket]
+            else:
+                homeless.append(bucket)
+        home = -1
+        for bucket in sorted(homeless, key=lambda b: (-weights[b], b)):
+            if home < 0 or load[home] + weights[bucket] > share:  # neighbours stay together
+                home = min(range(instances), key=lambda i: (load[i], i))
+            owners[bucket] = home
+            load[home] += weights[bucket]
+        return BucketMap(owners=tuple(owners), instances=instances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +125,17 @@ class BucketSet:
         return bool(self.ranges)
 
     def __and__(self, other: BucketSet) -> BucketSet:
-        return BucketSet(
-            tuple(
-                (max(a, c), min(b, d))
-                for a, b in self.ranges
-                for c, d in other.ranges
-                if max(a, c) < min(b, d)
-            )
-        )
+        mine, theirs, common = list(self.ranges), list(other.ranges), []
+        i = j = 0
+        while i < len(mine) and j < len(theirs):
+            low, high = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
+            if low < high:
+                common.append((low, high))
+            if mine[i][1] <= theirs[j][1]:
+                i += 1
+            else:
+                j += 1
+        return BucketSet(tuple(common))
 
     def __sub__(self, other: BucketSet) -> BucketSet:
         return BucketSet.of(set(self) - set(other))

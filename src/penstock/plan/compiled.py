@@ -122,6 +122,11 @@ class CompiledQuery:
         place = same.index(node)
         return f"{kind.__name__.lower()}-{place}"
 
+    def subquery_name(self, subquery: int) -> str:
+        """Return the name of a subquery, that of its head; it stays if other subqueries change."""
+        head = self.subqueries[subquery].head
+        return "sources" if head is None else self.operator_name(head)
+
     def grid_of(self, subquery: int) -> Grid | None:
         """Return the grid of a subquery whose head is on one."""
         head = self.subqueries[subquery].head

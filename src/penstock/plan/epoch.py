@@ -6,12 +6,14 @@ makes the same one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.statistics import TaskLoad, TaskPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +107,8 @@ class TaskReport:
     """What one task did; a small value that goes to the driver.
 
     ``refused`` are the places (source, position) of rows that an operator could not compute; a row
-    may be refused in several branches and tasks and still is one row.
+    may be refused in several branches and tasks and still is one row. ``loads`` is what each
+    subquery did; ``written`` has the rows of each bucket in the segments that were written.
     """
 
     stage: int
@@ -124,31 +127,18 @@ class TaskReport:
     cache_hits: int = 0
     cache_misses: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    place: TaskPlace = field(default_factory=TaskPlace)
+    loads: Mapping[int, TaskLoad] = field(default_factory=dict)
+    written: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
-    def to_json(self) -> str:
+    def to_json(self) -> bytes:
         """Return the report as JSON."""
-        return json.dumps(asdict(self))
+        return msgspec.json.encode(self)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> TaskReport:
+    def from_json(cls, data: bytes) -> TaskReport:
         """Return the report of JSON made by `to_json`."""
-        raw: dict[str, Any] = json.loads(text)
-        return cls(
-            **raw
-            | {
-                "counts": {int(k): SourceCount(**v) for k, v in raw["counts"].items()},
-                "arrived": {int(k): v for k, v in raw["arrived"].items()},
-                "seen": {int(k): v for k, v in raw["seen"].items()},
-                "added": {k: tuple(segment_ref(r) for r in v) for k, v in raw["added"].items()},
-                "dropped": {
-                    op: {n: _ranges(r) for n, r in names.items()}
-                    for op, names in raw["dropped"].items()
-                },
-                "staged": tuple(StagedFile(**s) for s in raw["staged"]),
-                "refused": tuple((int(s), int(p)) for s, p in raw["refused"]),
-                "rows_out": {int(k): v for k, v in raw["rows_out"].items()},
-            }
-        )
+        return msgspec.json.decode(data, type=cls)
 
 
 def segment_ref(raw: Mapping[str, Any]) -> SegmentRef:

@@ -10,19 +10,27 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from penstock.compiler.fuse import fuse_units
-from penstock.compiler.size import size_subclusters
 from penstock.config import Config
+from penstock.control.controller import Controller
+from penstock.control.elastic import Elastic
 from penstock.errors import CheckpointError, StoppedError
+from penstock.observe.events import Event
+from penstock.observe.log import EventLog, read_events
+from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.plan.statistics import EpochStatistics
 from penstock.runtime.epoch import epoch_counts, make_manifest, make_plan, may_idle
+from penstock.runtime.layout import Layout
 from penstock.runtime.outputs import Outputs, Publisher
 from penstock.runtime.pinned import meaning, pin
+from penstock.runtime.reconfigure import record
+from penstock.runtime.resources import FixedSlots, Resources
+from penstock.runtime.statistics import Gatherer
 from penstock.state.files import place_of
 from penstock.state.manifests import Manifest, ManifestLog, fenced
 from penstock.state.retention import Retention
@@ -41,6 +49,11 @@ class EpochResult:
     reports: tuple[TaskReport, ...]
     seconds: float
     replayed: bool = False
+    statistics: EpochStatistics | None = None
+
+
+_RECOVERY_EPOCHS = 3
+"""After a restart or the loss of an executor, the loads of so many epochs say little."""
 
 
 class Driver:
@@ -56,6 +69,10 @@ class Driver:
         clock: Callable[[], float] = time.time,
         time_zone: str = "UTC",
         spark_log: str | Path | None = None,
+        keep_sizes: bool = False,
+        elastic: Elastic | None = None,
+        resources: Resources | None = None,
+        backlog: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Open a checkpoint for a query, or begin a new one.
 
@@ -67,18 +84,29 @@ class Driver:
             clock: Tells the time.
             time_zone: The time zone that the query's times are in.
             spark_log: Spark's own checkpoint folder; none if Spark does not drive the query.
+            keep_sizes: Whether subqueries are as large as they were in the checkpoint.
+            elastic: The rules by which the query fits itself to its load; none to leave it be.
+            resources: Where instances run; one slot unless given.
+            backlog: Tells how much input waits, if it is known.
 
         Raises:
             CheckpointError: The checkpoint belongs to another query, or is damaged.
         """
         self.root = place_of(checkpoint, fsync=config.fsync) / "penstock"
         self.writer = self.root.files.unique()
-        self.query, self.config, self.clock = query, config, clock
+        self.config, self.clock = config, clock
         pin(self.root, meaning(query, time_zone))
         self.log = ManifestLog(self.root)
         self.last = self.log.newest()
         if self.last is not None:  # who wrote it may have died before its name was sure to last
             self.log.folder.sync()
+        self.layout = Layout(query, self.last, keep_sizes=keep_sizes)
+        self.gatherer = Gatherer()
+        self.events = EventLog(self.root, clock=clock)
+        self.control = None if elastic is None else Controller(elastic)
+        self.resources = resources or FixedSlots()
+        self.backlog = backlog
+        self._calm_from = self.last.epoch + 1 + _RECOVERY_EPOCHS if self.last else 0
         self.spark_log = None if spark_log is None else place_of(spark_log, fsync=config.fsync)
         self._check_spark_log()
         self.outputs = Outputs(self.root, query, publisher, fsync=config.fsync)
@@ -86,7 +114,6 @@ class Driver:
             self.root, epochs=config.retainEpochs, seconds=config.retainSeconds
         )
         self.retention.open()
-        self.reconfigurations: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._stopping = False
         if self.last is not None:
@@ -99,25 +126,19 @@ class Driver:
             if wrong:
                 raise wrong[0]
 
-    def rescale(self, subquery: int, instances: int) -> None:
+    @property
+    def query(self) -> CompiledQuery:
+        """The query as it runs now."""
+        return self.layout.query
+
+    def rescale(self, subquery: int, instances: int, *, protocol: str = "auto") -> None:
         """Give a subquery another number of instances from the next epoch on."""
-        with self._lock:
-            wanted = {s.id: s.instances for s in self.query.subqueries}
-            if subquery not in wanted:
-                raise ValueError(f"no subquery {subquery}; subqueries: {sorted(wanted)}")
-            before, epoch = wanted[subquery], self.last.epoch + 1 if self.last else 0
-            self.query = fuse_units(size_subclusters(self.query, wanted | {subquery: instances}))
-            after = self.query.subqueries[subquery].instances
-            self.reconfigurations.append(
-                {
-                    "epoch": epoch,
-                    "subquery": subquery,
-                    "before": before,
-                    "after": after,
-                    "sentence": f"the user gave subquery {subquery} {after} instances instead of "
-                    f"{before}, from epoch {epoch} on",
-                }
-            )
+        self.layout.rescale(subquery, instances, cause="user", protocol=protocol)
+
+    def reconfigurations(self) -> list[Reconfiguration]:
+        """Return every change of the checkpoint's history, oldest first."""
+        found = read_events(self.root, "reconfiguration")
+        return [event for event in found if isinstance(event, Reconfiguration)]
 
     def run_epoch(self, epoch: int, execute: Execute, *, final: bool = False) -> EpochResult:
         """Run, commit and publish one epoch; only publish it if it was committed before.
@@ -141,17 +162,68 @@ class Driver:
                 )
             self._check_alone()
             self._check_follows(epoch)
-            manifest, reports = self._run(epoch, execute, final=final)
+            before = self.last
+            plan, reports = self._run(epoch, execute, final=final)
+            manifest = self._manifest(plan, reports, time.perf_counter() - since)
             self.log.commit(manifest)
             self.last = manifest
+            self.layout.committed()
             self._publish(manifest)
             self.retention.committed(manifest, self.outputs.staging)
+            counts, seconds = epoch_counts(reports), time.perf_counter() - since
+            statistics = self.gatherer.gather(
+                self.query,
+                plan,
+                reports,
+                before,
+                manifest,
+                seconds=seconds,
+                counts=counts,
+                backlog=self.backlog(),
+            )
+            self._tell([*manifest.reconfigured, statistics])
+            self._look_at_resources(epoch)
+            self._decide(statistics)
             return EpochResult(
                 manifest=manifest,
-                counts=epoch_counts(reports),
+                counts=counts,
                 reports=reports,
-                seconds=time.perf_counter() - since,
+                seconds=seconds,
+                statistics=statistics,
             )
+
+    def _tell(self, events: Sequence[Event]) -> None:
+        """Write events; a log that cannot be written takes nothing from the query."""
+        for event in events:
+            with suppress(OSError):
+                self.events.add(event)
+
+    def _look_at_resources(self, epoch: int) -> None:
+        """Take note of executors that have come or gone, and ask for what the layout needs."""
+        events = self.resources.events()
+        self._tell([replace(event, epoch=epoch) for event in events])
+        if any(event.what == "lost" for event in events):
+            self._calm_from = epoch + 1 + _RECOVERY_EPOCHS
+        self.resources.ask(max(self.query.stage_sizes))
+
+    def _decide(self, statistics: EpochStatistics) -> None:
+        """Ask the policy what to change from the next epoch on."""
+        if self.control is None:
+            return
+        decided = self.control.observe(
+            self.query,
+            self.layout.maps,
+            statistics,
+            slots=self.resources.slots(),
+            most_slots=self.resources.most(),
+            moving={},
+            recovering=statistics.epoch < self._calm_from,
+        )
+        if decided is None:
+            return
+        self._tell([decided])
+        for change in decided.accepted:
+            self.layout.request(change)
 
     def _publish(self, manifest: Manifest, *, verify: bool = False) -> None:
         try:
@@ -162,7 +234,8 @@ class Driver:
 
     def _run(
         self, epoch: int, execute: Execute, *, final: bool
-    ) -> tuple[Manifest, tuple[TaskReport, ...]]:
+    ) -> tuple[EpochPlan, tuple[TaskReport, ...]]:
+        self.layout.begin_epoch()
         plan = make_plan(
             self.query,
             self.last,
@@ -173,22 +246,35 @@ class Driver:
             now=self._planned_at(epoch),
             final=final,
             writer=self.writer,
+            maps=dict(self.layout.maps),
         )
         try:
-            reports = tuple(execute(self.query, plan))
+            return plan, tuple(execute(self.query, plan))
         except CheckpointError:  # another driver may have removed what this one needs
             self._check_alone()
             raise
-        manifest = make_manifest(
+
+    def _manifest(
+        self, plan: EpochPlan, reports: tuple[TaskReport, ...], seconds: float
+    ) -> Manifest:
+        now, names = (
+            self.clock(),
+            {s.id: self.query.subquery_name(s.id) for s in self.query.subqueries},
+        )
+        return make_manifest(
             plan,
             self.last,
             reports,
             limit=self.config.maxRefusedRows,
-            now=self.clock(),
+            now=now,
             writer=self.writer,
-            spark_log=None if final else self._seal_spark_log(epoch),
+            spark_log=None if plan.final else self._seal_spark_log(plan.epoch),
+            names=names,
+            reconfigured=tuple(
+                record(applied, names, plan, reports, number=i, at=now, seconds=seconds)
+                for i, applied in enumerate(self.layout.applied)
+            ),
         )
-        return manifest, reports
 
     def _planned_at(self, epoch: int) -> float:
         """Return the time of an epoch's plan; a plan that depends on it is redone with the same."""
@@ -249,5 +335,7 @@ class Driver:
             self._lock.release()
 
     def close(self) -> None:
-        """Remove the empty staging folders."""
+        """Write the last statistics, and remove the empty staging folders."""
+        with suppress(OSError):
+            self.events.flush()
         self.outputs.close()

@@ -13,7 +13,8 @@ from penstock.config import Config
 from penstock.errors import RefusedLimitError
 from penstock.exchange.merger import merge_seen
 from penstock.operators.panes import NOT_STARTED
-from penstock.plan.buckets import BucketSet
+from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, SegmentRef, SinkPlan, TaskReport
 from penstock.query.nodes import Source
@@ -33,6 +34,7 @@ def make_plan(
     now: float,
     final: bool = False,
     writer: str = "",
+    maps: Mapping[int, BucketMap] | None = None,
 ) -> EpochPlan:
     """Return the plan of an epoch.
 
@@ -46,6 +48,7 @@ def make_plan(
         now: The time, for telling idle sources.
         final: Whether the input has ended.
         writer: The run that plans.
+        maps: Who owns the buckets of each subquery; spread evenly unless given.
     """
     last = before or Manifest(epoch=-1)
     idle = _idle(query, last, now)
@@ -61,7 +64,7 @@ def make_plan(
         segments=last.segments,
         final=final,
         floors=_floors(query, last) if may_idle(query) else {},
-        maps={s.id: query.owners(s.id) for s in query.subqueries},
+        maps=maps or {s.id: query.owners(s.id) for s in query.subqueries},
         sinks=sinks,
         fsync=config.fsync,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
@@ -110,6 +113,8 @@ def make_manifest(
     now: float,
     writer: str = "",
     spark_log: Mapping[str, str] | None = None,
+    names: Mapping[int, str] | None = None,
+    reconfigured: tuple[Reconfiguration, ...] = (),
 ) -> Manifest:
     """Return the manifest that commits an epoch.
 
@@ -121,6 +126,8 @@ def make_manifest(
         now: The time.
         writer: The run that commits.
         spark_log: The hashes of Spark's own log for the epoch.
+        names: The names of the subqueries, under which their bucket maps are kept.
+        reconfigured: The changes that took effect or ended with the epoch.
 
     Raises:
         RefusedLimitError: More rows were refused than the query tolerates.
@@ -140,6 +147,8 @@ def make_manifest(
         committed_at=now,
         spark_log=dict(last.spark_log) if spark_log is None else spark_log,
         instances={number: owners.instances for number, owners in plan.maps.items()},
+        owners={name: plan.maps[number].runs for number, name in (names or {}).items()},
+        reconfigured=reconfigured,
         final=plan.final,
         seen=merge_seen([last.seen, *[r.seen for r in reports]]),
         rows_before={n: last.rows_before.get(n, 0) + rows for n, rows in arrived.items()},

@@ -16,7 +16,9 @@ from penstock.exchange.placement import Placement
 from penstock.operators.kernel import UNTIL, Kernel
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.stateless import Refusal
+from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
+from penstock.runtime.measure import count_buckets
 from penstock.state import cache, compaction
 from penstock.state.files import place_of
 from penstock.state.segments import read_segment, write_segment
@@ -47,6 +49,8 @@ class OperatorState:
         self.added: tuple[SegmentRef, ...] = ()
         self.dropped: dict[str, Ranges] = {}
         self.hit = True
+        self.restored_bytes = 0
+        self.histograms: dict[str, dict[int, int]] = {}
         self.refusals: tuple[Refusal, ...] = ()
 
     def advance(self, arrived: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
@@ -68,6 +72,7 @@ class OperatorState:
         state = cache.get(self._key(self.plan.last_writer, self.plan.epoch - 1, self.before))
         if state is None:
             self.hit = not self.refs
+            self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in self.refs)
             deltas = [read_segment(self.folder, ref, self.reads) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
         return state
@@ -91,14 +96,11 @@ class OperatorState:
             self._write(delta)
 
     def _write(self, rows: pl.DataFrame, merged: Sequence[SegmentRef] = ()) -> None:
+        bucket = self.placement.bucket(rows)
         ref = write_segment(
-            self.folder,
-            self.plan.epoch,
-            rows,
-            bucket=self.placement.bucket(rows),
-            live=self.writes,
-            merged=merged,
+            self.folder, self.plan.epoch, rows, bucket=bucket, live=self.writes, merged=merged
         )
+        self.histograms[ref.name] = count_buckets(rows, bucket)
         self.added = (*self.added, ref)
         self.refs.append(ref)
 
@@ -132,3 +134,10 @@ class OperatorState:
         self._drop(chosen)
         if merged.height:
             self._write(merged, chosen)
+
+
+def _bytes_of(ref: SegmentRef, buckets: BucketSet) -> int:
+    """Return how much of a segment the rows of some buckets are, taking all to be alike."""
+    live = sum(high - low for low, high in ref.live)
+    wanted = sum(high - low for low, high in (ref.buckets & buckets).ranges)
+    return ref.bytes * wanted // live if live else 0

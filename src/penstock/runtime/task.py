@@ -27,8 +27,10 @@ from penstock.plan.epoch import (
     StagedFile,
     TaskReport,
 )
+from penstock.plan.statistics import TaskLoad
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
+from penstock.runtime.measure import BucketCounts, Stopwatch
 from penstock.runtime.operator_state import OperatorState
 from penstock.runtime.scan import Scanned, scan
 from penstock.sinks.staging import stage_frame
@@ -62,7 +64,7 @@ def run_task(
     unit = query.unit_at(stage, task)
     run = _UnitRun(query, plan, unit, task - unit.first_task)
     sent = run.run([p for p in payloads if p.stage == stage], at_hand)
-    report = Payload(kind="report", stage=DRIVER, task=0, body=run.report(stage, task).encode())
+    report = Payload(kind="report", stage=DRIVER, task=0, body=run.report(stage, task))
     return [*passing, *sent, report]
 
 
@@ -85,6 +87,9 @@ class _UnitRun:
         self.rows_out: dict[int, int] = {}
         self.hits = self.misses = 0
         self.seconds: dict[str, float] = {}
+        self.watch = Stopwatch()
+        self.loads: dict[int, TaskLoad] = {}
+        self.written: dict[str, dict[int, int]] = {}
 
     def run(self, payloads: Sequence[Payload], at_hand: Sequence[Split]) -> list[Payload]:
         self.seen = merge_seen([self.seen, *[p.seen for p in payloads]])
@@ -92,11 +97,14 @@ class _UnitRun:
             if payload.kind == "rows" and payload.body:
                 self.arrived.setdefault(payload.edge, []).append(to_frame(payload.body))
         for number in self.unit.subqueries:
-            subquery = self.query.subqueries[number]
+            subquery, since = self.query.subqueries[number], time.perf_counter()
+            self.loads[number] = TaskLoad(instance=self.instance)
             if subquery.head is None:
                 self._scan(subquery, splits_in(payloads, at_hand))
             else:
                 self._head(subquery)
+            busy = time.perf_counter() - since
+            self.loads[number] = replace(self.loads[number], busy_seconds=busy)
         for sink, waiting in self.waiting.items():
             if waiting:
                 self._stage("output", sink, pl.concat(waiting))
@@ -112,6 +120,8 @@ class _UnitRun:
         self.scanned, self.counts = scanned, dict(scanned.counts)
         self.seen = merge_seen([self.seen, scanned.seen])
         self._timed("read", since)
+        rows = sum(count.read for count in scanned.counts.values())
+        self.loads[subquery.id] = replace(self.loads[subquery.id], rows=rows)
 
         def placed() -> Mapping[int, pl.DataFrame]:
             unread = DeadLetters(self.plan.epoch, self.plan.refused_limit)
@@ -133,11 +143,13 @@ class _UnitRun:
 
     def _head(self, subquery: Subquery) -> None:
         assert subquery.head is not None
-        arrived = [
-            (edge.producer, frame)
+        came = [
+            (edge, frame)
             for edge in self.query.edges_into(subquery.id)
             for frame in self.arrived.pop(edge.id, [])
         ]
+        self._count(subquery, came)
+        arrived = [(edge.producer, frame) for edge, frame in came]
         work = Work(
             query=self.query,
             subquery=subquery,
@@ -153,6 +165,19 @@ class _UnitRun:
             self._timed("state", since + emitting)
             work = replace(work, inputs={subquery.head: results})
         self._finish(subquery, work)
+
+    def _count(self, subquery: Subquery, came: Sequence[tuple[Edge, pl.DataFrame]]) -> None:
+        """Count the rows that have come, by bucket where rows go by bucket."""
+        counts = BucketCounts()
+        for edge, frame in came:
+            if edge.keys is not None and not edge.grid:
+                counts.add(frame, edge.keys, self.query.buckets)
+        self.loads[subquery.id] = replace(
+            self.loads[subquery.id],
+            rows=sum(frame.height for _, frame in came),
+            buckets=counts.buckets,
+            hot_keys=tuple(counts.hot_keys),
+        )
 
     def _advance(self, subquery: Subquery, work: Work) -> pl.DataFrame:
         """Return the results of the stateful head; many are worked on before all are found."""
@@ -185,6 +210,10 @@ class _UnitRun:
         self.watermarks[name] = state.watermark
         self.hits += state.hit
         self.misses += not state.hit
+        self.written |= state.histograms
+        self.loads[subquery.id] = replace(
+            self.loads[subquery.id], restored_bytes=state.restored_bytes
+        )
         return results
 
     def _finish(self, subquery: Subquery, work: Work) -> None:
@@ -250,7 +279,7 @@ class _UnitRun:
     def _stage_letters(self) -> None:
         self._stage("dead", 0, self.letters.frame())
 
-    def report(self, stage: int, task: int) -> str:
+    def report(self, stage: int, task: int) -> bytes:
         scanned = self.scanned
         return TaskReport(
             stage=stage,
@@ -269,4 +298,7 @@ class _UnitRun:
             cache_hits=self.hits,
             cache_misses=self.misses,
             seconds=self.seconds,
+            place=self.watch.place(),
+            loads=self.loads,
+            written=self.written,
         ).to_json()

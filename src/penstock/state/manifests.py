@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.errors import CheckpointError, FencedError
+from penstock.plan.changes import Reconfiguration
 from penstock.plan.epoch import SegmentRef, StagedFile, segment_ref
 from penstock.state.files import Place, sha256
 from penstock.state.sealed import seal, unseal
@@ -35,6 +36,8 @@ class Manifest:
         watermarks: The watermark of each stateful operator.
         segments: The live segments of each stateful operator.
         instances: How many instances each subquery had.
+        owners: Who owned each bucket, as runs (`BucketMap.runs`), by the subquery's name.
+        reconfigured: The changes that took effect, or ended, with this epoch.
         totals: What became of all rows so far.
         staged: The files that the epoch publishes.
         heard_at: When each source last had rows.
@@ -52,6 +55,8 @@ class Manifest:
     watermarks: Mapping[str, int] = field(default_factory=dict)
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     instances: Mapping[int, int] = field(default_factory=dict)
+    owners: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    reconfigured: tuple[Reconfiguration, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
     staged: tuple[StagedFile, ...] = ()
     heard_at: Mapping[int, float] = field(default_factory=dict)
@@ -75,6 +80,11 @@ class Manifest:
                     op: tuple(segment_ref(r) for r in refs) for op, refs in raw["segments"].items()
                 },
                 "staged": tuple(StagedFile(**s) for s in raw["staged"]),
+                "owners": {
+                    name: tuple((int(o), int(n)) for o, n in runs)
+                    for name, runs in raw.get("owners", {}).items()
+                },
+                "reconfigured": tuple(Reconfiguration(**r) for r in raw.get("reconfigured", ())),
             }
         )
 

@@ -105,16 +105,21 @@ class Retention:
         operators = [self.root / "state" / e.name for e in (self.root / "state").list() if e.folder]
         others = [self.root / name for name in ("staged", "planned", "published")]
         folders = [self.log.folder, *operators, *others, *staging]
-        return sum(self._sweep_folder(f, newest.epoch, named) for f in folders)
+        gone = sum(self._sweep_folder(f, newest.epoch, named) for f in folders)
+        events = [self.root / "events" / e.name for e in (self.root / "events").list() if e.folder]
+        return gone + sum(self._sweep_folder(f, newest.epoch, named, hidden=True) for f in events)
 
-    def _sweep_folder(self, folder: Place, newest: int, named: set[str]) -> int:
+    def _sweep_folder(
+        self, folder: Place, newest: int, named: set[str], *, hidden: bool = False
+    ) -> int:
+        """Remove files of past epochs that nothing names; if ``hidden`` only unfinished ones."""
         gone = 0
         for entry in folder.list():
             found = _NUMBERED.match(entry.name)
             if found is None or entry.folder or int(found[1]) > newest or entry.name in named:
                 continue
-            if folder == self.log.folder and not entry.name.startswith("."):
-                continue  # manifests are retired, not swept
+            if (hidden or folder == self.log.folder) and not entry.name.startswith("."):
+                continue  # manifests are retired, events bound themselves
             (folder / entry.name).delete()
             gone += 1
         return gone

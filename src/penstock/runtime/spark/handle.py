@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -21,6 +22,15 @@ from penstock.sinks.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+RECONFIGURATIONS: dict[str, pl.DataType] = {
+    "id": pl.String(), "epoch": pl.Int64(), "at": pl.Float64(), "subquery": pl.Int64(),
+    "name": pl.String(), "kind": pl.String(), "cause": pl.String(), "protocol": pl.String(),
+    "before": pl.Int64(), "after": pl.Int64(), "buckets": pl.Int64(), "bytes": pl.Int64(),
+    "seconds": pl.Float64(), "outcome": pl.String(), "sentence": pl.String(),
+}  # fmt: skip
+"""The columns of `Query.reconfigurations`."""
 
 
 class Query:
@@ -179,18 +189,24 @@ class Query:
         found = read_side_output(self._driver.root, kind)
         return {f"{sources[n].name}": frame for n, frame in found.items()}
 
-    def rescale(self, subquery: int, instances: int) -> None:
-        """Give a subquery another number of instances from the next epoch on, without a stop."""
-        self._driver.rescale(subquery, instances)
+    def rescale(self, subquery: int, instances: int, *, protocol: str = "auto") -> None:
+        """Give a subquery another number of instances from the next epoch on, without a stop.
+
+        Args:
+            subquery: The subquery's number, as `explain` shows it.
+            instances: How many instances it shall have.
+            protocol: How state comes to its new owners: ``state``, ``window`` or ``auto``.
+        """
+        self._driver.rescale(subquery, instances, protocol=protocol)
 
     @property
     def reconfigurations(self) -> pl.DataFrame:
-        """Every change of instances in this run: when, what, and one plain sentence."""
-        schema = {
-            "epoch": pl.Int64, "subquery": pl.Int64, "before": pl.Int64, "after": pl.Int64,
-            "sentence": pl.String,
-        }  # fmt: skip
-        return pl.DataFrame(self._driver.reconfigurations, schema=schema)
+        """Every change of sizes and bucket maps in the checkpoint's history, oldest first.
+
+        The columns are those of `penstock.plan.changes.Reconfiguration`.
+        """
+        rows = [asdict(change) for change in self._driver.reconfigurations()]
+        return pl.DataFrame(rows, schema=RECONFIGURATIONS)
 
     def state(
         self, operator: str | None = None, *, key: Any = None, epoch: int | None = None

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.compiler import compile_query
 from penstock.config import Config
+from penstock.control.elastic import Elastic
 from penstock.errors import CheckpointError, QueryError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.durations import Duration, parse_duration
 from penstock.query.nodes import Files, Sink
 from penstock.runtime.driver import Driver
+from penstock.runtime.resources import FixedSlots
 from penstock.runtime.spark.handle import Query, clear_error
 from penstock.runtime.spark.job import SparkJobs
 from penstock.runtime.spark.progress import ProgressBook
@@ -39,6 +41,7 @@ def start(
     finish: bool = False,
     instances: int | Mapping[int, int] | None = None,
     strategy: str | None = None,
+    elastic: Elastic | None = None,
 ) -> Query:
     """Start a query.
 
@@ -52,13 +55,16 @@ def start(
         finish: With ``available_now``: the input is complete, so at its end close all windows.
         instances: How many instances each subquery has, or a number for some of them.
         strategy: How to split the query; see ``explain``.
+        elastic: The rules by which it fits itself to its load, made by ``ps.elastic``.
 
     Returns:
         The handle of the running query.
     """
     _check_options(available_now=available_now, every=every, finish=finish)
     total = instances if isinstance(instances, int) else None
-    config = Config.from_settings(_settings(spark), instances=total, strategy=strategy)
+    settings = _settings(spark)
+    config = Config.from_settings(settings, instances=total, strategy=strategy)
+    keep_sizes = instances is None and "spark.penstock.instances" not in settings
     query = compile_query(
         sinks,
         strategy=config.strategy,
@@ -67,7 +73,7 @@ def start(
     )
     _check_folders(query)
     use_this_python(spark.sparkContext)
-    run = _Run(query, spark, checkpoint, config)
+    run = _Run(query, spark, checkpoint, config, keep_sizes=keep_sizes, elastic=elastic)
     return run.start(name=name, available_now=available_now, every=every, finish=finish)
 
 
@@ -125,7 +131,14 @@ class _Run:
     """One run of a query: what its epochs share."""
 
     def __init__(
-        self, query: CompiledQuery, spark: SparkSession, checkpoint: str | Path, config: Config
+        self,
+        query: CompiledQuery,
+        spark: SparkSession,
+        checkpoint: str | Path,
+        config: Config,
+        *,
+        keep_sizes: bool,
+        elastic: Elastic | None,
     ) -> None:
         self.query, self.spark = query, spark
         self.spark_folder = place_of(config.sparkFolder or checkpoint, fsync=config.fsync)
@@ -138,6 +151,9 @@ class _Run:
             publisher=self.publisher,
             time_zone=spark.conf.get("spark.sql.session.timeZone") or "",
             spark_log=str(self.spark_folder / "spark"),
+            keep_sizes=keep_sizes,
+            elastic=elastic,
+            resources=FixedSlots(spark.sparkContext.defaultParallelism),
         )
         self.jobs = SparkJobs(spark.sparkContext)
         self.book = ProgressBook(config.recentProgress)

@@ -305,8 +305,8 @@ def missing_history(machine: Machine, files: FileSystem) -> list[str]:
 def unnamed_files(machine: Machine, files: LocalFiles) -> list[str]:
     """Return the files below a machine's folder that nothing names: garbage.
 
-    Named are the manifests and what they name, the marker of the newest epoch, pins, and all that
-    is published.
+    Named are the manifests and what they name, the marker of the newest epoch, pins, all that is
+    published, and the event log, which bounds itself.
     """
     with files_of_thread(files):
         root = place_of(machine.checkpoint) / "penstock"
@@ -323,6 +323,8 @@ def unnamed_files(machine: Machine, files: LocalFiles) -> list[str]:
         open_folders = tuple(f"{p}/" for p in (f"{root}/pinned", *targets))
         sides = (f"{root}/late/", f"{root}/dead/")
         found = all_files(Place(files, machine.folder))
+        events = f"{root}/events/"
+        found = [p for p in found if not p.startswith(events) or "/." in p.removeprefix(events)]
         return [p for p in found if p not in named and not p.startswith((*open_folders, *sides))]
 
 

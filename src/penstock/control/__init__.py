@@ -1,0 +1,1 @@
+"""Control: from statistics to changes, by policies that can say why."""

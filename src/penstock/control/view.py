@@ -1,0 +1,83 @@
+"""What a policy sees: the load of each subquery now, without clock, Spark or configuration.
+
+Law: a view is a value. The same view and the same memory give the same decision, now and in a
+replay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.plan.buckets import BucketMap
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceView:
+    """An instance: how busy it was, as a share of what it may use; how much state it has."""
+
+    instance: int
+    host: str
+    utilisation: float
+    queue_seconds: float = 0.0
+    state_bytes: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubqueryView:
+    """A subquery and its load.
+
+    Attributes:
+        id: The subquery.
+        name: The name of its head.
+        owners: Who owns each bucket.
+        instances: The instances, by number.
+        bucket_loads: What each bucket adds to the utilisation of its owner; empty if unknown.
+        bucket_bytes: The state of each bucket; empty if it has none.
+        stateful: Whether its head keeps state.
+        movable: Whether single buckets can move; those of a grid cannot.
+        fixed: Whether it always has one instance.
+        moving: Buckets that are on their way and must not be moved again.
+    """
+
+    id: int
+    name: str
+    owners: BucketMap
+    instances: tuple[InstanceView, ...]
+    bucket_loads: tuple[float, ...] = ()
+    bucket_bytes: tuple[int, ...] = ()
+    stateful: bool = True
+    movable: bool = True
+    fixed: bool = False
+    moving: tuple[int, ...] = ()
+
+    @property
+    def utilisations(self) -> tuple[float, ...]:
+        """The utilisation of each instance."""
+        return tuple(instance.utilisation for instance in self.instances)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a policy sees after an epoch.
+
+    Attributes:
+        epoch: The epoch that was committed last.
+        at: When, in seconds since 1970.
+        interval_seconds: How long an epoch is, from commit to commit.
+        subqueries: The subqueries that have run.
+        slots: How many tasks can run at the same time now.
+        most_slots: How many could, if all machines were asked for that can be had.
+        backlog: How much input waits; None if unknown.
+        recovering: Whether the query has just started again or lost an executor, so that loads are
+            not what they will be.
+    """
+
+    epoch: int
+    at: float
+    interval_seconds: float
+    subqueries: tuple[SubqueryView, ...]
+    slots: int = 1
+    most_slots: int = 1
+    backlog: int | None = None
+    recovering: bool = False

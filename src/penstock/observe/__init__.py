@@ -1,0 +1,1 @@
+"""What a query tells of itself: typed events in its checkpoint."""

@@ -1,0 +1,91 @@
+"""What a task measures of itself: rows by bucket, the hottest keys, where it runs.
+
+Law: measuring costs no more than a bounded sample, however many rows there are.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+import psutil
+
+from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.plan.statistics import HotKey, TaskPlace
+
+SAMPLE = 20_000
+"""Of more rows than these only every n-th is looked at."""
+_HOT_BUCKETS = 3
+_COUNT = "__count"
+
+
+@dataclass(slots=True)
+class BucketCounts:
+    """Rows by bucket, and the hottest keys of the hottest buckets."""
+
+    buckets: dict[int, int] = field(default_factory=dict)
+    hot_keys: list[HotKey] = field(default_factory=list)
+
+    def add(self, rows: pl.DataFrame, keys: Sequence[str], buckets: int) -> None:
+        """Count the rows of a frame by the buckets of their keys."""
+        if rows.is_empty():
+            return
+        step = -(-rows.height // SAMPLE)
+        sample = rows.select(keys).gather_every(step) if keys else pl.DataFrame({"": [None]})
+        weight = step if keys else rows.height
+        bucketed = sample.with_columns(bucket_of(keys, buckets, sample.schema).alias(BUCKET))
+        counts = bucketed[BUCKET].value_counts(sort=True)
+        for bucket, count in counts.iter_rows():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + count * weight
+        for bucket in counts[BUCKET].head(_HOT_BUCKETS if keys else 0):
+            self._add_hottest(bucketed.filter(pl.col(BUCKET) == bucket), keys, bucket, weight)
+
+    def _add_hottest(
+        self, rows: pl.DataFrame, keys: Sequence[str], bucket: int, weight: int
+    ) -> None:
+        top = rows.group_by(keys).len(_COUNT).sort(_COUNT, descending=True).row(0)
+        key = ", ".join(str(value) for value in top[:-1])
+        self.hot_keys.append(HotKey(key=key, bucket=bucket, rows=top[-1] * weight))
+
+
+def count_buckets(rows: pl.DataFrame, bucket: pl.Expr) -> dict[int, int]:
+    """Return how many rows each bucket has, estimated from a sample if there are many.
+
+    >>> count_buckets(pl.DataFrame({"b": [1, 1, 5]}), pl.col("b"))
+    {1: 2, 5: 1}
+    """
+    step = max(1, -(-rows.height // SAMPLE))
+    counts = rows.gather_every(step).select(bucket.alias(BUCKET))[BUCKET].value_counts()
+    return {bucket: count * step for bucket, count in sorted(counts.iter_rows())}
+
+
+def host_name() -> str:
+    """Return the name by which Spark knows this host."""
+    for name in ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"):
+        if os.environ.get(name):
+            return os.environ[name]
+    return socket.gethostname()
+
+
+class Stopwatch:
+    """Times a task from its start."""
+
+    def __init__(self) -> None:
+        """Start."""
+        self._at = time.time()
+        self._since, self._cpu = time.perf_counter(), time.process_time()
+
+    def place(self) -> TaskPlace:
+        """Return where the task ran and what it has taken until now."""
+        return TaskPlace(
+            host=host_name(),
+            pid=os.getpid(),
+            started_at=self._at,
+            busy_seconds=time.perf_counter() - self._since,
+            cpu_seconds=time.process_time() - self._cpu,
+            memory_bytes=psutil.Process().memory_info().rss,
+        )
