@@ -10,8 +10,10 @@ from __future__ import annotations
 import gzip
 import re
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 
+from penstock.errors import CheckpointError
 from penstock.observe.events import Event, decode, encode, kind_of
 from penstock.plan.statistics import EpochStatistics
 from penstock.state.files import Place
@@ -73,7 +75,7 @@ class EventLog:
         names = sorted(e.name for e in folder.list() if _NAME.fullmatch(e.name))
         small = [name for name in names if "-merged-" not in name]
         if len(small) >= 2 * _SMALL:
-            merged = [e for name in small[:_SMALL] for e in _events_in(folder / name)]
+            merged = [e for name in small[:_SMALL] for e in _readable(folder / name)]
             lines = b"\n".join(encode(event) for event in merged)
             first = small[0].partition("-")[0]
             place = folder / f"{first}-merged-{folder.files.unique()}.jsonl.gz"
@@ -111,8 +113,21 @@ def read_events(root: Place, kind: str, *, last: int | None = None) -> list[Even
     return ordered if last is None else ordered[-last:]
 
 
+def _readable(place: Place) -> list[Event]:
+    """Return the events of a file; none of a damaged one, which no reader would get past."""
+    try:
+        return list(_events_in(place))
+    except CheckpointError:
+        return []
+
+
 def _events_in(place: Place) -> Iterator[Event]:
-    for line in gzip.decompress(place.read()).splitlines():
+    data = place.read()
+    try:
+        lines = gzip.decompress(data).splitlines()
+    except (OSError, EOFError, zlib.error) as error:
+        raise CheckpointError(path=str(place), reason=f"damaged: {error}") from error
+    for line in lines:
         event = decode(line, str(place))
         if event is not None:
             yield event
