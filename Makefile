@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench faults faults-short soak clean
+.PHONY: help setup run test check bench faults faults-short storm soak clean
 
 # help: print this list
 help:
@@ -36,9 +36,13 @@ bench: setup
 faults: setup
 	@.venv/bin/python -m faults
 
-# faults-short: run the short form of the fault programme, under four minutes
+# faults-short: run the short form of the fault programme, about five minutes
 faults-short: setup
 	@.venv/bin/python -m faults --short
+
+# storm: 1 000 moves, rescales and executors that come and go, 100 kills among them
+storm: setup
+	@.venv/bin/python -m faults.storm --operations 1000 --kills 100 --seed 1
 
 # soak: run a query at a steady rate for half an hour and see that nothing grows
 soak: setup

@@ -15,7 +15,7 @@ import polars as pl
 from bench.cdr import own_folder
 from bench.compare import OutputMismatchError, visible_files
 from bench.engines.state import ENGINES, StateJob, StateTimes
-from bench.measure import EngineError, run_process
+from bench.measure import EngineError, Job, run_process
 from bench.state_input import StateInput, expected
 from bench.state_report import StateRow, failed_row, state_row, table, to_json
 
@@ -89,7 +89,7 @@ def _run_engine(
         return failed_row(job.engine, source, _reason(error))
     told = {name: ran.told[name] for name in StateTimes.__dataclass_fields__}
     times = StateTimes(**told)
-    _check(job, wanted)
+    check_output(job, wanted)
     if len(times.epoch_ms) != source.epochs:
         return failed_row(job.engine, source, f"ran {len(times.epoch_ms)} epochs")
     log(f"{job.name}: {job.engine} gave the {wanted.height:,} rows of the batch job")
@@ -97,8 +97,12 @@ def _run_engine(
     return state_row(job.engine, source, ran, times)
 
 
-def _check(job: StateJob, wanted: pl.DataFrame) -> None:
-    """Compare an engine's output with what is expected, key by key."""
+def check_output(job: Job, wanted: pl.DataFrame) -> None:
+    """Compare an engine's output with what is expected, key by key.
+
+    Raises:
+        OutputMismatchError: They differ.
+    """
     files = visible_files(job.work / "out")
     found = pl.scan_parquet(files, hive_partitioning=False).select(
         "key", pl.col("rows").cast(pl.Int64), pl.col("total").cast(pl.Int64)

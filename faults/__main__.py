@@ -49,6 +49,7 @@ CAMPAIGNS: dict[str, Entry] = {
     "corruption": Entry("corruption", 2_000, 100),
     "driver-kills": Entry("kills", 200, 6, "run_driver_kills"),
     "worker-kills": Entry("kills", 200, 6, "run_worker_kills"),
+    "storm": Entry("storm", 1_000, 12, "run_storm"),
 }
 
 

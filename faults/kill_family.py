@@ -35,7 +35,7 @@ class Child:
     """A driver process, the leader of its session."""
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str], module: str = "faults.kill_child"
+        self, folder: Path, settings: Mapping[str, Any], module: str = "faults.kill_child"
     ) -> None:
         """Start a module's main program; it gets ready and waits for its job."""
         folder.mkdir(parents=True)

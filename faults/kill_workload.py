@@ -205,8 +205,8 @@ class Verdict:
 def judge(found: Outcome, batch: Outcome, clean: Outcome | None, *, ordered: bool) -> Verdict:
     """Compare a run with the batch and with the clean run."""
     rows = found.rows.drop("epoch", strict=False)
-    lost, duplicated, remarks = _compared(rows, batch.rows, "rows")
-    late_lost, late_twice, late_remarks = _compared(found.late, batch.late, "late rows")
+    lost, duplicated, remarks = compared(rows, batch.rows, "rows")
+    late_lost, late_twice, late_remarks = compared(found.late, batch.late, "late rows")
     other = [
         f"{name} is {found.totals.get(name)}, not {value}"
         for name, value in ({} if clean is None else clean.totals).items() | batch.totals.items()
@@ -222,7 +222,7 @@ def judge(found: Outcome, batch: Outcome, clean: Outcome | None, *, ordered: boo
     )
 
 
-def _compared(
+def compared(
     found: pl.DataFrame, right: pl.DataFrame, what: str
 ) -> tuple[int, int, tuple[str, ...]]:
     """Return how many rows are missing, how many too many, and a word on each."""

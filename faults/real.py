@@ -47,7 +47,13 @@ class Stage:
         """Run the epochs before it, keep what they left, and run on without faults."""
         found = scenario_of(_SEED, LAST + 1, "split")
         self.scenario: Scenario = replace(
-            found, layout=Layout(), rescales={}, retain_epochs=1, retain_seconds=0, finish=False
+            found,
+            layout=Layout(),
+            rescales={},
+            moves={},
+            retain_epochs=1,
+            retain_seconds=0,
+            finish=False,
         )
         self.folder, self.kept = folder / "now", folder / "before"
         machine = self._machine({})

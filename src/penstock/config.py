@@ -23,10 +23,13 @@ class Config:
         buckets: How many buckets keys are hashed to; pinned in the checkpoint.
         instances: How many instances each subquery has.
         strategy: How a query is split into subqueries.
+        elastic: Rules for elasticity as text, such as ``min=1,max=8,target=0.6``.
         maxRefusedRows: How many rows may be refused in all before the query stops.
         fsync: Whether files are synced to disk before an epoch counts.
         retainEpochs: How many epochs back the state can be read, at least.
         retainSeconds: For how many seconds a past epoch's state can be read, at least.
+        maxExecutors: How many executors the query may ask Spark for; 0 to ask for none unless it
+            is elastic, and then for what a standalone cluster has.
         sparkFolder: Where Spark keeps its part of the checkpoint; in the checkpoint unless given.
         recentProgress: How many epochs ``recentProgress`` remembers.
     """
@@ -34,10 +37,12 @@ class Config:
     buckets: int = 1024
     instances: int = 1
     strategy: str = "operator-set-cloud"
+    elastic: str = ""
     maxRefusedRows: int = 10_000
     fsync: bool = True
     retainEpochs: int = 10
     retainSeconds: int = 60
+    maxExecutors: int = 0
     sparkFolder: str = ""
     recentProgress: int = 100
 
@@ -55,6 +60,7 @@ class Config:
             ("retainEpochs", 1),
             ("retainSeconds", 0),
             ("recentProgress", 1),
+            ("maxExecutors", 0),
         ):
             if getattr(self, name) < low:
                 raise ConfigError(

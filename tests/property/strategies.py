@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +14,8 @@ from unittest.mock import patch
 from hypothesis import strategies as st
 
 from penstock.compiler import STRATEGIES
+from penstock.control import protocol
+from penstock.errors import ConfigError
 from penstock.operators import (
     aggregate,
     bands,
@@ -27,7 +29,8 @@ from penstock.operators import (
     runs,
 )
 from penstock.operators import keys as operators_keys
-from penstock.runtime import task
+from penstock.plan.buckets import BucketMap
+from penstock.runtime import operator_state, task
 from penstock.state import cache
 from penstock.testing.streams import TestStream
 from tests.property.queries import (
@@ -68,6 +71,8 @@ TIGHT: tuple[tuple[Any, str, int], ...] = (
     (numbered_rows, "_LARGEST", 2),
     (process, "_SLICE", 2),
     (task, "FILE_ROWS", 4),
+    (operator_state, "_MANY", 0),
+    (protocol, "READ_BYTES_PER_SECOND", 1),
 )
 """Limits that only large runs would reach, set so low that small ones do."""
 ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))
@@ -177,6 +182,23 @@ class Rescale:
 
     subquery: int
     instances: int
+    protocol: str = "auto"
+
+
+@dataclass(frozen=True)
+class MoveBuckets:
+    """Every ``step``-th bucket, from the first on, goes ``shift`` instances further."""
+
+    subquery: int
+    first: int = 0
+    step: int = 1
+    shift: int = 1
+    protocol: str = "window"
+
+    def moves(self, owners: BucketMap) -> dict[int, int]:
+        """Return the new owner of each bucket that moves."""
+        buckets = range(self.first % len(owners.owners), len(owners.owners), self.step)
+        return {b: (owners.owners[b] + self.shift) % owners.instances for b in buckets}
 
 
 @dataclass(frozen=True)
@@ -187,13 +209,22 @@ class Restart:
     instances: int
 
 
-Event = Add | Crash | Rescale | Restart
+Event = Add | Crash | Rescale | MoveBuckets | Restart
+protocols = st.sampled_from(["auto", "window", "state", "window"])
 sizes = st.tuples(st.integers(0, 20), st.integers(0, 20))
 events: st.SearchStrategy[Event] = st.one_of(
     st.builds(Add, sizes=sizes, splits=st.integers(1, 4)),
     st.builds(Add, sizes=sizes, splits=st.integers(1, 4)),
     st.builds(Crash, sizes=st.none() | sizes, committed=st.booleans(), lose_workers=st.booleans()),
-    st.builds(Rescale, subquery=st.integers(0, 9), instances=INSTANCES),
+    st.builds(Rescale, subquery=st.integers(0, 9), instances=INSTANCES, protocol=protocols),
+    st.builds(
+        MoveBuckets,
+        subquery=st.integers(0, 9),
+        first=st.integers(0, 3),
+        step=st.integers(1, 3),
+        shift=st.integers(1, 6),
+        protocol=protocols,
+    ),
     st.builds(Restart, strategy=st.sampled_from(STRATEGIES), instances=INSTANCES),
 )
 
@@ -252,9 +283,28 @@ class _Player:
             rows = None if event.sizes is None else self._next(event.sizes)
             self.stream.crash(rows, committed=event.committed, lose_workers=event.lose_workers)
         elif isinstance(event, Rescale):
-            self.stream.rescale(event.subquery % self.stream.subqueries, event.instances)
+            self._rescale(event)
+        elif isinstance(event, MoveBuckets):
+            self._move(event)
         else:
             self.stream.crash(strategy=event.strategy, instances=event.instances)
+
+    def _rescale(self, event: Rescale) -> None:
+        subquery = event.subquery % self.stream.subqueries
+        _as_asked(
+            lambda protocol: self.stream.rescale(subquery, event.instances, protocol=protocol),
+            event.protocol,
+        )
+
+    def _move(self, event: MoveBuckets) -> None:
+        movable = self.stream.movable
+        if not movable:
+            return
+        subquery = movable[event.subquery % len(movable)]
+        moves = event.moves(self.stream.owners[subquery])
+        _as_asked(
+            lambda protocol: self.stream.move(subquery, moves, protocol=protocol), event.protocol
+        )
 
     def _next(self, sizes: tuple[int, int]) -> dict[int | str, list[Row]]:
         taken: dict[int | str, list[Row]] = {}
@@ -263,6 +313,14 @@ class _Player:
                 taken[f"s{number}"] = self.left[number][:size]
             self.left[number] = self.left[number][size:]
         return taken
+
+
+def _as_asked(change: Callable[[str], None], protocol: str) -> None:
+    """Ask for a change; by state recreation where the protocol is refused."""
+    try:
+        change(protocol)
+    except ConfigError:
+        change("state")
 
 
 @st.composite

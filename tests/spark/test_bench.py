@@ -77,6 +77,25 @@ def test_applications(arguments: tuple[str, ...], names: list[str], tmp_path: Pa
     assert done.stderr.count("outputs of 2 engines are equal") == len(names)
 
 
+def test_rescale(tmp_path: Path) -> None:
+    arguments = ("--keys", "3000", "--rows-per-epoch", "500", "--rounds", "1")
+    done = bench(tmp_path, "rescale", *arguments)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    ways = [(figure["engine"], figure["from"], figure["to"]) for figure in figures]
+    assert ways == [
+        (engine, *way) for engine in ("penstock", "native-rocksdb") for way in ((1, 4), (4, 1))
+    ]
+    assert all(figure["keys"] == 3000 and figure["rescales"] == 1 for figure in figures)
+    for figure in figures:
+        pause = figure["rescale_epoch_ms"] - figure["plain_epoch_ms"]
+        assert figure["pause_ms"] == pytest.approx(pause, abs=0.2)
+        ratio = pause / figure["plain_epoch_ms"]
+        assert figure["extra_epochs"] == pytest.approx(ratio, abs=0.01)
+        assert (figure["stopped_ms"] > 0) == (figure["engine"] == "native-rocksdb")
+    assert done.stderr.count("gave the 3,000 rows of the batch job") == 2
+
+
 @pytest.mark.parametrize("suite", ["cdr", "tpcxbb"])
 def test_an_unknown_workload_is_named(suite: str, tmp_path: Path) -> None:
     done = bench(tmp_path, suite, "--workload", "W9")

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from penstock.config import Config
+from penstock.control.elastic import Elastic
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,6 +26,34 @@ def test_the_guide_runs_from_top_to_bottom() -> None:
     for block in found:
         exec(compile(block, "docs/queries.md", "exec"), namespace)
     assert "subquery 1" in namespace["query"].explain()
+
+
+def test_the_guide_to_elastic_queries_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = blocks("docs/elastic.md")
+    assert len(found) >= 4
+    namespace: dict[str, Any] = {}
+    for block in found:
+        exec(compile(block, "docs/elastic.md", "exec"), namespace)
+    assert list(tmp_path.iterdir()) == [], "a sample writes nothing to the sinks"
+
+
+def test_the_rules_are_described_with_their_defaults() -> None:
+    text = (ROOT / "docs/elastic.md").read_text()
+    rows = re.findall(r"^\| (`.*?) \| (.*?) \|", text, re.MULTILINE)
+    told: dict[str, str] = {}
+    for names, values in rows:
+        words = re.findall(r"`(\w+)`", names)
+        told |= dict(zip(words, values.replace("`", "").split(", "), strict=False))
+    for field in fields(Elastic):
+        default = str(field.default).lower()
+        assert told[field.name] == default.removesuffix(".0"), field.name
+
+
+def test_the_settings_are_described() -> None:
+    text = (ROOT / "docs/queries.md").read_text()
+    for field in fields(Config):
+        assert f"| `{field.name}` |" in text
 
 
 def test_the_documents_name_modules_that_exist() -> None:

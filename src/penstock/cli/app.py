@@ -12,7 +12,7 @@ import penstock
 from penstock.cli.load import load_query
 from penstock.cli.output import fail, give, say
 from penstock.cli.state import app as state_app
-from penstock.errors import PenstockError, QueryError
+from penstock.errors import ConfigError, PenstockError, QueryError
 
 app = typer.Typer(
     help="Penstock: continuous queries on Apache Spark, exact, in order and fast.",
@@ -26,11 +26,17 @@ app.add_typer(state_app, name="state")
 File = Annotated[Path, typer.Argument(help="A Python file that defines `query`, or an SQL file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Strategy = Annotated[str, typer.Option(help="operator-set-cloud, operator-cloud or query-cloud.")]
-Instances = Annotated[int, typer.Option(min=1, help="Instances of each subquery.")]
+Sizes = Annotated[
+    str | None, typer.Option(help="Instances of each subquery: a number, or auto to measure.")
+]
+Checkpoint = Annotated[str, typer.Argument(help="The checkpoint: a path or a URI.")]
+_RULES = "Fit sizes to the load, by rules such as min=1,max=8,target=0.6."
 _KEYS = "10000,100000,1000000,10000000"
+_FIGURES = "streamcloud: 14, 15, 16, 18, 19, 20a, 20b, 21a, 21b, 21c, table1; comma separated."
 _SUITES = (
     "cdr: call records. exchange: stock orders. tpcxbb: clicks and sales. network: packets. "
-    "state: many keys."
+    "state: many keys. rescale: instances come and go. "
+    "streamcloud: the figures of StreamCloud's evaluation."
 )
 
 
@@ -74,21 +80,34 @@ def run(
     available_now: Annotated[bool, typer.Option(help="Process what is there, then end.")] = False,
     finish: Annotated[bool, typer.Option(help="At the end close all windows.")] = False,
     every: Annotated[str | None, typer.Option(help="Start an epoch this often.")] = None,
-    instances: Instances = 1,
+    instances: Sizes = None,
     strategy: Strategy = "operator-set-cloud",
+    elastic: Annotated[str | None, typer.Option(help=_RULES)] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --elastic: only say what it would do.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the query of a Python or SQL file until it ends or Ctrl-C."""
-    from penstock.cli.run import run_query
+    """Run the query of a Python or SQL file until it ends or Ctrl-C.
 
-    options: dict[str, Any] = {
-        "available_now": available_now,
-        "finish": finish,
-        "every": every,
-        "instances": instances,
-        "strategy": strategy,
-    }
+    Without --instances a query begins with one instance of each subquery, or, with --elastic, with
+    as many as a sample of its files asks for; after a restart it is as large as it was.
+    """
+    from penstock.cli.run import run_query, size_option
+    from penstock.control.rules import parse_rules
+
     try:
+        rules = None if elastic is None else parse_rules(elastic, **_dry(dry_run))
+        if dry_run and rules is None:
+            raise ConfigError(name="--dry-run", value=True, allowed="only with --elastic")
+        options: dict[str, Any] = {
+            "available_now": available_now,
+            "finish": finish,
+            "every": every,
+            "instances": size_option(instances),
+            "strategy": strategy,
+            "elastic": rules,
+        }
         summary = run_query(file, checkpoint, options, progress=not as_json)
     except PenstockError as error:
         fail(str(error), _hint(error), as_json=as_json)
@@ -100,14 +119,18 @@ def run(
 def explain(
     file: File,
     strategy: Strategy = "operator-set-cloud",
-    instances: Instances = 1,
+    instances: Sizes = "1",
     mermaid: Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how a query is split, shuffled and combined."""
+    """Show how a query is split, shuffled and combined; with --instances auto what it costs."""
+    from penstock.cli.run import size_option
+
     try:
         query = load_query(file, _session)
-        text = query.explain(strategy=strategy, instances=instances, mermaid=mermaid)
+        text = query.explain(
+            strategy=strategy, instances=size_option(instances) or 1, mermaid=mermaid
+        )
     except PenstockError as error:
         fail(str(error), _hint(error), as_json=as_json)
     give({"ok": True, "explain": text}) if as_json else typer.echo(text)
@@ -132,6 +155,96 @@ def check(file: File, as_json: Json = False) -> None:
 
 
 @app.command()
+def size(
+    file: File,
+    instances: Annotated[int | None, typer.Option(min=1, help="Share so many in all.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Rows a second that it shall read.")] = None,
+    target: Annotated[float, typer.Option(help="With --rate: how busy instances are.")] = 0.6,
+    rows: Annotated[int, typer.Option(min=1000, help="Rows of each source to look at.")] = 200_000,
+    strategy: Strategy = "operator-set-cloud",
+    as_json: Json = False,
+) -> None:
+    """Measure what a query's rows cost, and say how many instances its subqueries need.
+
+    It runs here on the first rows of its files, and writes to none of its sinks. Without --rate the
+    instances of --instances, or one for each core, are shared so that none is full before another.
+    """
+    from penstock.cli.size import run_size
+
+    try:
+        if instances is not None and rate is not None:
+            raise ConfigError(name="--rate", value=rate, allowed="only without --instances")
+        run_size(load_query(file, _session), instances=instances, rate=rate, target=target,
+                 rows=rows, strategy=strategy, as_json=as_json)  # fmt: skip
+    except PenstockError as error:
+        fail(str(error), _hint(error), as_json=as_json)
+
+
+@app.command()
+def top(
+    checkpoint: Checkpoint,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and end.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds from one look to the next.")] = 1.0,
+    as_json: Json = False,
+) -> None:
+    """Show a query live: instances, busy shares, hottest buckets and keys, moves, decisions.
+
+    It reads the events in the checkpoint, so the query may run anywhere, or have ended.
+    """
+    from penstock.cli.checkpoint import told
+    from penstock.cli.top import run_top
+
+    with told(as_json):
+        run_top(checkpoint, once=once, every=every, as_json=as_json)
+
+
+@app.command()
+def rescale(
+    checkpoint: Checkpoint,
+    subquery: Annotated[
+        str | None, typer.Option(help="Its number or name, as explain and top show them.")
+    ] = None,
+    instances: Annotated[int | None, typer.Option(min=1, help="How many it shall have.")] = None,
+    rebalance: Annotated[
+        bool, typer.Option("--rebalance", help="Even out the load; of all without --subquery.")
+    ] = False,
+    move: Annotated[
+        list[str] | None, typer.Option(help="BUCKETS:INSTANCE, as 3,7-9:1; may be repeated.")
+    ] = None,
+    protocol: Annotated[str, typer.Option(help="How state moves: auto, state or window.")] = "auto",
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the outcome.")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """Change the sizes or bucket owners of a query that runs in another process, without a stop.
+
+    The request lies in the checkpoint until the query takes it up, before its next epoch. If the
+    query does not run, that is when it is started again.
+    """
+    from penstock.cli.checkpoint import told
+    from penstock.cli.rescale import make_request, run_rescale
+
+    with told(as_json):
+        request = make_request(
+            subquery, instances=instances, rebalance=rebalance, moves=move or [], protocol=protocol
+        )
+        run_rescale(checkpoint, request, wait=wait, as_json=as_json)
+
+
+@app.command()
+def replay(
+    checkpoint: Checkpoint,
+    last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Take every recorded decision of an elastic query again; exit code 1 if one differs."""
+    from penstock.cli.checkpoint import told
+    from penstock.cli.replay import run_replay
+
+    with told(as_json):
+        run_replay(checkpoint, last=last, as_json=as_json)
+
+
+@app.command()
 def doctor(as_json: Json = False) -> None:
     """Check Java, Spark, Polars, cores and memory, and run a short trial job."""
     from penstock.cli.doctor import diagnose, render
@@ -150,12 +263,23 @@ def bench(
     engine: Annotated[str | None, typer.Option(help="Engines, comma separated.")] = None,
     rows_per_epoch: Annotated[int | None, typer.Option(min=100, help="Rows of one.")] = None,
     small: Annotated[bool, typer.Option(help="cdr: also epochs of 1 000 rows.")] = True,
-    keys: Annotated[str, typer.Option(help="state: how many keys, comma separated.")] = _KEYS,
+    keys: Annotated[str, typer.Option(help="state, rescale: how many keys.")] = _KEYS,
     epochs: Annotated[int, typer.Option(min=1, help="state: how many are measured.")] = 40,
+    rounds: Annotated[int | None, typer.Option(min=1, help="rescale: how often, each way.")] = None,
+    figure: Annotated[str, typer.Option(help=_FIGURES)] = "all",
+    out: Annotated[Path | None, typer.Option(help="streamcloud: folder for the figures.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="streamcloud: a short form.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure Penstock beside native Structured Streaming and a Polars batch job."""
-    from penstock.cli.bench import BENCHMARKS, run_application, run_calls, run_state
+    from penstock.cli.bench import (
+        BENCHMARKS,
+        run_application,
+        run_calls,
+        run_rescale,
+        run_state,
+        run_streamcloud,
+    )
 
     if suite not in BENCHMARKS:
         known = ", ".join(BENCHMARKS)
@@ -163,12 +287,21 @@ def bench(
     try:
         if suite == "state":
             run_state(keys, engine, epochs, as_json=as_json)
+        elif suite == "rescale":
+            number = None if keys == _KEYS else int(keys)
+            run_rescale(number, engine, rows_per_epoch, rounds, as_json=as_json)
+        elif suite == "streamcloud":
+            run_streamcloud(figure, out, quick=quick, as_json=as_json)
         elif suite == "cdr":
             run_calls(rows, workload, engine, rows_per_epoch, small=small, as_json=as_json)
         else:
             run_application(suite, rows, workload, engine, rows_per_epoch, as_json=as_json)
     except (PenstockError, ValueError, ImportError) as error:
         fail(str(error), "benchmarks need a clone of the source tree", as_json=as_json)
+
+
+def _dry(dry_run: bool) -> dict[str, Any]:
+    return {"dry_run": True} if dry_run else {}
 
 
 def _session() -> Any:
@@ -180,6 +313,8 @@ def _session() -> Any:
 def _hint(error: PenstockError) -> str | None:
     if isinstance(error, QueryError):
         return "mend the query; `penstock check FILE` lists all mistakes without running it"
+    if "no sample could be taken" in str(error):
+        return "put some files into the folders of its sources, or give the sizes by hand"
     if "checkpoint" in str(error):
         return "a checkpoint belongs to one query; use another folder for another query"
     return None

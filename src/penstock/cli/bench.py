@@ -14,7 +14,7 @@ import penstock
 from penstock.cli.output import give, say
 
 WIDTH = 100
-BENCHMARKS = ("cdr", "exchange", "tpcxbb", "network", "state")
+BENCHMARKS = ("cdr", "exchange", "tpcxbb", "network", "state", "rescale", "streamcloud")
 
 
 def run_calls(
@@ -77,6 +77,37 @@ def run_state(keys: str, engines: str | None, epochs: int, *, as_json: bool) -> 
         log=say,
     )
     _show([asdict(figure) for figure in figures], state.table(figures), as_json=as_json)
+
+
+def run_rescale(
+    keys: int | None,
+    engines: str | None,
+    rows_per_epoch: int | None,
+    rounds: int | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run the rescale benchmark and print its table or JSON."""
+    _find_benchmarks()
+    from bench import rescale
+
+    figures = rescale.run(
+        keys=keys or rescale.KEYS,
+        rows_per_epoch=rows_per_epoch or rescale.ROWS_PER_EPOCH,
+        engines=_names(engines),
+        rounds=rounds or rescale.ROUNDS,
+        log=say,
+    )
+    _show([figure.as_json() for figure in figures], rescale.table(figures), as_json=as_json)
+
+
+def run_streamcloud(figures: str, out: Path | None, *, quick: bool, as_json: bool) -> None:
+    """Measure figures of StreamCloud's evaluation and print a table or JSON."""
+    _find_benchmarks()
+    from bench.streamcloud import report
+
+    results = report.run(figures, quick=quick, out=out, log=say)
+    _show(report.plain(results), report.table(results), as_json=as_json)
 
 
 def _names(given: str | None) -> list[str] | None:

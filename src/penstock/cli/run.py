@@ -5,13 +5,19 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.checkpoint import root_of
 from penstock.cli.load import load_query
 from penstock.cli.output import say
+from penstock.control.records import DecisionRecord
+from penstock.errors import ConfigError, PenstockError
+from penstock.observe.history import describe_all
+from penstock.observe.log import read_events
+from penstock.runtime.sizes import read_first
 from penstock.runtime.spark.session import scratch_session
 
 if TYPE_CHECKING:
@@ -25,8 +31,11 @@ def run_query(
     with scratch_session("penstock run") as spark:
         query = load_query(file, lambda: spark).start(spark, checkpoint=checkpoint, **options)
         say(f"running {file} on {spark.sparkContext.master}; Ctrl-C stops it")
+        sizes = read_first(root_of(str(checkpoint)))
+        if sizes is not None and progress:
+            say(sizes.describe())
         with stopping_on_signal(query):
-            _follow(query, progress)
+            _follow(query, _Teller(str(checkpoint)) if progress else None)
         return {"ok": True, "totals": query.totals, "checkpoint": str(query.checkpoint)}
 
 
@@ -46,16 +55,65 @@ def stopping_on_signal(query: Query) -> Iterator[None]:
         query.stop()
 
 
-def _follow(query: Query, progress: bool) -> None:
-    shown = -1
+def size_option(text: str | None) -> int | str | None:
+    """Return the sizes that ``--instances`` asks for.
+
+    >>> size_option("4"), size_option("auto"), size_option(None)
+    (4, 'auto', None)
+    """
+    if text is None or text == "auto":
+        return text
+    if not text.isdigit() or int(text) < 1:
+        raise ConfigError(name="--instances", value=text, allowed="1 or more, or auto")
+    return int(text)
+
+
+def _follow(query: Query, tell: _Teller | None) -> None:
     while True:
         ended = query.awaitTermination(0.5)
-        for epoch in query.epochs:
-            if progress and epoch["epoch"] > shown:
-                shown = epoch["epoch"]
-                say(describe_epoch(epoch))
+        if tell is not None:
+            tell(query)
         if ended:
             return
+
+
+class _Teller:
+    """Says a line for each epoch and for each decision that a policy takes."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self.root = root_of(checkpoint)
+        self.shown = -1
+        self.decided = max((d.epoch for d in self._decisions()), default=-1)
+
+    def __call__(self, query: Query) -> None:
+        for epoch in query.epochs:
+            if epoch["epoch"] > self.shown:
+                self.shown = epoch["epoch"]
+                say(describe_epoch(epoch))
+        for decision in self._decisions():
+            if decision.epoch > self.decided:
+                self.decided = decision.epoch
+                say(describe_decision(decision))
+
+    def _decisions(self) -> list[DecisionRecord]:
+        with suppress(PenstockError, OSError):
+            found = read_events(self.root, "decision", last=5)
+            return [event for event in found if isinstance(event, DecisionRecord)]
+        return []
+
+
+def describe_decision(record: DecisionRecord) -> str:
+    """Return what a policy decided, and why, in lines."""
+    done = describe_all(record, record.accepted)
+    wanted = describe_all(record, record.proposed.plan)
+    lines = [f"{record.rules.policy} after epoch {record.epoch}:"]
+    if record.rules.dry_run:
+        lines += [f"  would {text}" for text in wanted]
+    else:
+        lines += [f"  {text}" for text in done]
+    lines += [f"  because {text}" for text in record.proposed.reasons]
+    lines += [f"  refused: {text}" for text in record.refused]
+    return "\n".join(lines)
 
 
 def describe_epoch(epoch: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from rich.table import Table
 from penstock.cli.output import fail, give, say
 from penstock.errors import CheckpointError, PenstockError
 from penstock.operators.panes import FINISHED, NOT_STARTED
+from penstock.plan.tails import state_folder
 from penstock.state.findings import Finding, Verification
 from penstock.state.manifests import Manifest
 from penstock.state.repair_steps import RepairPlan
@@ -117,18 +118,21 @@ def _sinks(found: Survey, last: Manifest) -> list[dict[str, Any]]:
 def _operators(found: Survey, last: Manifest) -> list[dict[str, Any]]:
     from penstock.runtime.inspect import operators
 
-    known = operators(found.root)
-    return [
-        {
-            "operator": name,
-            "segments": len(last.segments.get(name, ())),
-            "rows": sum(ref.rows for ref in last.segments.get(name, ())),
-            "bytes": sum(ref.bytes for ref in last.segments.get(name, ())),
-            "buckets": len({b for ref in last.segments.get(name, ()) for b in ref.buckets}),
-            "watermark": watermark_text(last.watermarks.get(name, NOT_STARTED)),
-        }
-        for name in sorted({*known, *last.segments})
-    ]
+    names = sorted({*operators(found.root), *map(state_folder, last.segments)})
+    return [_operator(name, last) for name in names]
+
+
+def _operator(name: str, last: Manifest) -> dict[str, Any]:
+    refs = [ref for ref, _ in last.lineages(name)]
+    files = {ref.name: ref for ref in refs}.values()  # two lineages may share one
+    return {
+        "operator": name,
+        "segments": len(files),
+        "rows": sum(ref.rows for ref in files),
+        "bytes": sum(ref.bytes for ref in files),
+        "buckets": len({b for ref in refs for b in ref.buckets}),
+        "watermark": watermark_text(last.watermarks.get(name, NOT_STARTED)),
+    }
 
 
 def watermark_text(mark: int) -> str | None:
@@ -236,7 +240,7 @@ def history(found: Survey) -> list[dict[str, Any]]:
 
 
 def _epoch(manifest: Manifest, before: Manifest | None) -> dict[str, Any]:
-    refs = [ref for refs in manifest.segments.values() for ref in refs]
+    refs = {ref.name: ref for refs in manifest.segments.values() for ref in refs}.values()
     known = before is not None or manifest.epoch == 0
     marks = [mark for mark in manifest.watermarks.values() if mark > NOT_STARTED]
     counts = {

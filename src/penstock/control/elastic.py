@@ -22,13 +22,13 @@ class Elastic:
         lower: Below this mean utilisation instances are given back (LUT).
         upper: Above it instances are added (UUT).
         imbalance: Above this standard deviation of the instances' utilisation, buckets move (UIT).
-        improvement: Balancing stops where another move improves the deviation by less, as a share
-            of it (MIT).
+        improvement: A balance must improve the deviation by this share of it; once the deviation is
+            allowed, so must every further move (MIT).
         policy: Who decides: one of `POLICY_NAMES`.
         provisioning: ``load-aware`` goes to the target in one step, ``individual`` by one instance.
         protocol: How state moves, see `penstock.plan.changes.PROTOCOLS`.
         cooldown_seconds: How long a subquery is left alone after a change.
-        smoothing: Over how many epochs loads are averaged.
+        smoothing: From how many epochs a load is taken: it is their median.
         instance_cores: What an instance may use, in cores; utilisation is a share of it.
         memory_bytes: How much state an instance can hold; 0 for no bound.
         dry_run: Only report what would be done.

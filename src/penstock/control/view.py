@@ -36,8 +36,11 @@ class SubqueryView:
         bucket_bytes: The state of each bucket; empty if it has none.
         stateful: Whether its head keeps state.
         movable: Whether single buckets can move; those of a grid cannot.
-        fixed: Whether it always has one instance.
+        grid: Whether its buckets are the cells of a grid.
+        fixed: Whether its size cannot be chosen: it is always one instance, or as many as Spark
+            has partitions.
         moving: Buckets that are on their way and must not be moved again.
+        epochs: From how many epochs the loads were taken; few of them may be an accident.
     """
 
     id: int
@@ -48,8 +51,10 @@ class SubqueryView:
     bucket_bytes: tuple[int, ...] = ()
     stateful: bool = True
     movable: bool = True
+    grid: bool = False
     fixed: bool = False
     moving: tuple[int, ...] = ()
+    epochs: int = 1
 
     @property
     def utilisations(self) -> tuple[float, ...]:
@@ -71,6 +76,9 @@ class View:
         backlog: How much input waits; None if unknown.
         recovering: Whether the query has just started again or lost an executor, so that loads are
             not what they will be.
+        busy_share: For which share of an epoch its stages were busy, one after the other, by the
+            mean of their instances. Stages take turns, so a subquery can never be busier than the
+            others let it be.
     """
 
     epoch: int
@@ -81,3 +89,4 @@ class View:
     most_slots: int = 1
     backlog: int | None = None
     recovering: bool = False
+    busy_share: float = 0.0

@@ -56,14 +56,19 @@ class Placement:
         return rows.filter(self.bucket(rows).is_in(list(self.writes)))
 
 
+def keyed_placement(node: Node, buckets: int, mine: BucketSet) -> Placement:
+    """Return the state rows of an operator with keys on an instance that owns some buckets."""
+    return Placement(keys=(tuple(node.keys(0) or ()),), buckets=buckets, reads=mine, writes=mine)
+
+
 def placement_of(
     node: Node, buckets: int, owners: BucketMap, instance: int, grid: Grid | None
 ) -> Placement:
     """Return which state rows of an operator an instance reads and writes."""
     mine = owners.owned_by(instance)
-    keys = tuple(node.keys(port) or () for port in range(len(node.inputs)))
     if grid is None:
-        return Placement(keys=keys[:1], buckets=buckets, reads=mine, writes=mine)
+        return keyed_placement(node, buckets, mine)
+    keys = tuple(node.keys(port) or () for port in range(len(node.inputs)))
     rows = [r for r in range(grid.rows) if r * grid.columns in mine]
     columns = [(grid.rows + c) % buckets for c in range(grid.columns) if c in mine]
     return Placement(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -46,17 +47,20 @@ class EventLog:
         self.clock, self.flush_seconds = clock, flush_seconds
         self._waiting: list[Event] = []
         self._flushed_at = clock()
+        self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
         """Take an event; statistics may wait a little."""
-        self._waiting.append(event)
+        with self._lock:
+            self._waiting.append(event)
         due = self.clock() - self._flushed_at >= self.flush_seconds
         if due or not isinstance(event, EpochStatistics):
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits."""
-        waiting, self._waiting = self._waiting, []
+        """Write what waits; may be called from any thread."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, []
         self._flushed_at = self.clock()
         for kind in dict.fromkeys(kind_of(event) for event in waiting):
             events = [event for event in waiting if kind_of(event) == kind]

@@ -24,6 +24,7 @@ from penstock.operators.keys import CODE, KeyTable
 from penstock.operators.levels import WINDOW, Levels, Nodes, rows_in
 from penstock.operators.panes import NOT_STARTED, Panes
 from penstock.operators.runs import Run, add_run, take_below
+from penstock.operators.spans import Span
 from penstock.operators.stateless import Refusal, refuse_failing
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate
 from penstock.query.windows import TimeWindow
@@ -32,13 +33,16 @@ _SLOT = "__slot"
 _LARGE = 100_000
 """From this many rows on, Polars' streaming engine groups faster than the other."""
 _SLOTS = 1 << 62
+_PORTION, _PORTIONS = 50_000, 8
+"""After a restore an epoch gives codes to so many rows at least, and to one part of so many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaneState:
     """Open panes, sealed panes by level, and how far windows have closed.
 
-    ``dropped`` is how many rows have left since the keys were pruned.
+    ``dropped`` is how many rows have left since the keys were pruned. ``raw`` are restored rows of
+    open panes that still have their keys; an epoch works off ``portion`` of them.
     """
 
     keys: KeyTable
@@ -46,18 +50,22 @@ class PaneState:
     levels: Levels = ()
     watermark: int = NOT_STARTED
     dropped: int = 0
+    raw: tuple[pl.DataFrame, ...] = ()
+    portion: int = 0
 
 
 class AggregateKernel:
     """The aggregate of one operator; `operator` tells it apart in the order of results."""
 
-    def __init__(self, node: Aggregate, operator: int, ordered: bool) -> None:
-        """Prepare the expressions of an aggregate node."""
+    def __init__(
+        self, node: Aggregate, operator: int, ordered: bool, span: Span | None = None
+    ) -> None:
+        """Prepare the expressions of an aggregate node; only windows of the span are written."""
         assert isinstance(node.window, TimeWindow)
         self.node, self.window = node, node.window
         self.by = list(node.by)
         self.operator = operator
-        self.ordered = ordered
+        self.ordered, self.span = ordered, span
         self.panes = Panes.of(node.window)
         calls = node.aggregation.calls
         self.parts: list[Parts] | None = None
@@ -107,23 +115,40 @@ class AggregateKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> PaneState:
         """Return the state at a watermark from the deltas of the past."""
+        needed = [rows for delta in deltas if (rows := _needed(delta, watermark)).height]
+        sealed, raw = self._split(needed, watermark)
         keys = KeyTable.empty({key: self.node.schema[key] for key in self.by})
-        rows = []
-        for delta in deltas:
-            needed = delta.filter(pl.col(UNTIL) > watermark).drop(UNTIL)
-            keys, coded = keys.encode(needed)
-            rows += [coded] if coded.height else []
-        if not rows:
-            return PaneState(keys=keys, watermark=watermark)
-        sealed, waiting = self._split([self.merge(pl.concat(rows))], watermark)
+        below = None
+        if sealed:
+            keys, coded = keys.encode(pl.concat(sealed))
+            below = self.merge(coded)
         return PaneState(
             keys=keys,
-            open=(self._merged(waiting),) if waiting else (),
-            levels=self.nodes.seal(
-                (), pl.concat(sealed) if sealed else None, NOT_STARTED, watermark
-            ),
+            levels=self.nodes.seal((), below, NOT_STARTED, watermark),
             watermark=watermark,
+            raw=tuple(raw),
+            portion=max(_PORTION, sum(frame.height for frame in raw) // _PORTIONS),
         )
+
+    def caught_up(
+        self, state: PaneState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> PaneState:
+        """Return the state at a watermark from an older one and the deltas since then."""
+        rows = [self.compact(deltas, watermark).drop(UNTIL)] if deltas else []
+        caught: PaneState = self.advance(state, rows, watermark).state
+        return caught
+
+    def _worked_off(self, state: PaneState, watermark: int) -> PaneState:
+        """Return the state with fewer raw rows, or with none if the watermark needs them.
+
+        A large restore would otherwise take as long as several epochs; so it takes a part of each.
+        """
+        frontier = self.panes.sealed_before(watermark)
+        due = any((frame[PANE] < frontier).any() for frame in state.raw)
+        taken, rest = _taken(state.raw, None if due else state.portion)
+        keys, coded = state.keys.encode(pl.concat(taken))
+        new = self._merged([coded])  # also one segment has several partials of a group
+        return replace(state, keys=keys, open=add_run(state.open, new, self._merged), raw=rest)
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the partials of an epoch with the watermark at which nobody needs them."""
@@ -135,6 +160,7 @@ class AggregateKernel:
     ) -> Advanced:
         """Take the partials of an epoch and close the windows that the watermark reached."""
         watermark = max(watermark, state.watermark)
+        state = self._worked_off(state, watermark) if state.raw else state
         keys, fresh = state.keys, []
         for frame in [frame for frame in arrived if frame.height]:
             keys, coded = keys.encode(frame)
@@ -156,6 +182,8 @@ class AggregateKernel:
             levels=levels,
             watermark=watermark,
             dropped=state.dropped + dropped,
+            raw=state.raw,
+            portion=state.portion,
         )
         return Advanced(state=_prune_keys(after), results=results, refusals=refusals)
 
@@ -212,6 +240,8 @@ class AggregateKernel:
     ) -> tuple[pl.DataFrame, tuple[Refusal, ...]]:
         """Return result rows, and the groups for which an expression failed."""
         found = keys.decode(rows)
+        if self.span is not None:
+            found = self.span.written(found, pl.col(WINDOW) * self.window.every_us, self.by)
         try:
             return self._results(found), ()
         except Exception:  # whatever an expression raises is the reason of a group
@@ -260,6 +290,26 @@ class AggregateKernel:
 
     def _empty(self) -> pl.DataFrame:
         return empty_results(self.node.schema, self.ordered)
+
+
+def _needed(delta: pl.DataFrame, watermark: int) -> pl.DataFrame:
+    return delta.filter(pl.col(UNTIL) > watermark).drop(UNTIL)
+
+
+def _taken(
+    frames: Sequence[pl.DataFrame], rows: int | None
+) -> tuple[list[pl.DataFrame], tuple[pl.DataFrame, ...]]:
+    """Return so many rows of some frames, or all of them, and the rest; no frame is empty."""
+    taken: list[pl.DataFrame] = []
+    rest = list(frames)
+    left = sum(frame.height for frame in frames) if rows is None else rows
+    while rest and left > 0:
+        frame = rest.pop(0)
+        taken.append(frame[:left])
+        if frame.height > left:
+            rest.insert(0, frame[left:])
+        left -= taken[-1].height
+    return taken, tuple(rest)
 
 
 def _engine_for(frame: pl.DataFrame) -> Literal["streaming", "in-memory"]:

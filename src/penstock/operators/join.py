@@ -107,6 +107,17 @@ class JoinKernel:
         live = [delta.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for delta in deltas]
         return JoinState(sides=self._bands(live), watermark=watermark)
 
+    def caught_up(
+        self, state: JoinState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> JoinState:
+        """Return the state at a watermark from an older one and the deltas since then."""
+        added = self.restore(deltas, watermark)
+        sides = tuple(
+            _grown(kept, new, watermark - kept_us)
+            for kept, new, kept_us in zip(state.sides, added.sides, self.kept_us, strict=True)
+        )
+        return JoinState(sides=sides, watermark=watermark)
+
     def _bands(self, frames: Sequence[pl.DataFrame]) -> tuple[tuple[Band, ...], ...]:
         """Return the rows of each side as a band, or none."""
         sides = [self.rows.of_side(frames, side) for side in range(len(self.node.inputs))]

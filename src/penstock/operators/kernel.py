@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -77,6 +77,18 @@ class Kernel(Protocol):
             watermark: The operator's watermark.
             whole: Whether no other delta has older rows, so that a note that a key's state is gone
                 has nothing left to say.
+        """
+        ...
+
+
+@runtime_checkable
+class CatchesUp(Protocol):
+    """A kernel that can bring an older state up to date."""
+
+    def caught_up(self, state: Any, deltas: Sequence[pl.DataFrame], watermark: int) -> Any:
+        """Return the state at a watermark from an older one and the deltas since then.
+
+        Results that became final meanwhile were written by others.
         """
         ...
 

@@ -15,6 +15,7 @@ from penstock.operators.order import OrderKernel
 from penstock.operators.process import RowProcessKernel
 from penstock.operators.product import ProductKernel
 from penstock.operators.sessions import SessionKernel
+from penstock.operators.spans import Span
 from penstock.operators.top import TopKernel
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
@@ -30,7 +31,11 @@ from penstock.query.windows import CountWindow, SessionWindow
 
 
 def kernel_of(
-    query: CompiledQuery, number: int, mine: BucketSet | None = None, emit: Emit | None = None
+    query: CompiledQuery,
+    number: int,
+    mine: BucketSet | None = None,
+    emit: Emit | None = None,
+    span: Span | None = None,
 ) -> Kernel:
     """Return the kernel of a stateful operator.
 
@@ -39,6 +44,7 @@ def kernel_of(
         number: The operator.
         mine: The buckets, or cells of a grid, that the instance owns; all unless given.
         emit: Takes results before `Kernel.advance` ends, if it finds many; without it they wait.
+        span: The windows that are written, for an aggregate over time; all unless given.
     """
     node, ordered = query.nodes[number], number in query.ordered
     if isinstance(node, Aggregate):
@@ -46,7 +52,7 @@ def kernel_of(
             return CountKernel(node, number, ordered)
         if isinstance(node.window, SessionWindow):
             return SessionKernel(node, number, ordered)
-        return AggregateKernel(node, number, ordered)
+        return AggregateKernel(node, number, ordered, span)
     if isinstance(node, Top):
         return TopKernel(node, number, ordered)
     if isinstance(node, Dedup):

@@ -53,6 +53,34 @@ class KeyRun:
         return cls._of_sorted(start, keys.rechunk(), index)
 
     @classmethod
+    def of_all(cls, start: int, keys: pl.DataFrame, hashes: Hashes) -> tuple[KeyRun, Numbers]:
+        """Return the run of keys of which some may be the same, and the code of each row.
+
+        One sort by hash finds the keys that are equal, and is the run's index as well.
+
+        Args:
+            start: The first code.
+            keys: The keys; there must be one at least.
+            hashes: Their hashes.
+        """
+        ordered = pl.DataFrame({"hash": hashes}).with_row_index("row").sort("hash")
+        rows, sorted_hashes = ordered["row"].to_numpy(), ordered["hash"].to_numpy()
+        first = np.ones(keys.height, dtype=np.bool_)
+        np.not_equal(sorted_hashes[1:], sorted_hashes[:-1], out=first[1:])
+        again = np.flatnonzero(~first)
+        if again.size and not _equal(keys[rows[again]], keys[rows[again - 1]]).all():
+            run = cls.of(start, keys.unique())  # two keys have one hash
+            return run, run.find(keys, hashes)
+        kept = np.zeros(keys.height, dtype=np.bool_)
+        kept[rows[first]] = True
+        places = (np.cumsum(kept) - 1)[rows[first]]
+        codes = np.empty(keys.height, dtype=np.int64)
+        codes[rows] = start + (places[np.cumsum(first) - 1] if again.size else places)
+        index = pl.DataFrame({"place": places.astype(np.uint32), "hash": sorted_hashes[first]})
+        distinct = keys.filter(pl.Series(kept)) if again.size else keys
+        return cls._of_sorted(start, distinct.rechunk(), index), codes
+
+    @classmethod
     def _of_sorted(cls, start: int, keys: pl.DataFrame, index: pl.DataFrame) -> KeyRun:
         hashes = index["hash"].to_numpy()
         bits = max(keys.height.bit_length(), 1)
@@ -119,9 +147,14 @@ class KeyRun:
         self, keys: pl.DataFrame, rows: Numbers, places: npt.NDArray[np.uint32]
     ) -> npt.NDArray[np.bool_]:
         """Return whether the keys at some rows are those at some places; nulls are equal."""
-        mine, theirs = self.keys[places], keys[rows].rename(lambda name: f"{name}?")
-        equal = [pl.col(name).eq_missing(pl.col(f"{name}?")) for name in mine.columns]
-        return mine.hstack(theirs).select(pl.all_horizontal(equal)).to_series().to_numpy()
+        return _equal(self.keys[places], keys[rows])
+
+
+def _equal(mine: pl.DataFrame, theirs: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Return for each row whether it is the same in two frames; nulls are equal."""
+    others = theirs.rename(lambda name: f"{name}?")
+    equal = [pl.col(name).eq_missing(pl.col(f"{name}?")) for name in mine.columns]
+    return mine.hstack(others).select(pl.all_horizontal(equal)).to_series().to_numpy()
 
 
 def add_run(runs: tuple[KeyRun, ...], run: KeyRun) -> tuple[KeyRun, ...]:

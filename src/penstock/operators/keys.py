@@ -54,16 +54,14 @@ class KeyTable:
         """
         if not self.by:
             return self, frame.with_columns(pl.lit(0, dtype=pl.Int64).alias(CODE))
-        if frame.height >= _TIMES * self.height:
+        if self.runs and frame.height >= _TIMES * self.height:
             return self._encode_by_join(frame)
         keys = frame.select(self.by)
         hashes = hash_keys(keys)
         codes, table = self._find(keys, hashes), self
         unknown = np.flatnonzero(codes == MISSING)
         if unknown.size:
-            unseen = keys[unknown]
-            fresh = KeyRun.of(self.height, unseen.unique())
-            codes[unknown] = fresh.find(unseen, hashes[unknown])
+            fresh, codes[unknown] = KeyRun.of_all(self.height, keys[unknown], hashes[unknown])
             table = replace(self, runs=add_run(self.runs, fresh))
         return table, frame.drop(self.by).with_columns(pl.Series(CODE, codes))
 

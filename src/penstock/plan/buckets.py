@@ -41,10 +41,14 @@ class BucketMap:
     def runs(self) -> tuple[tuple[int, int], ...]:
         """The owners of neighbouring buckets as (owner, how many): the short form for files.
 
-        >>> BucketMap.even(6, 2).runs
-        ((0, 3), (1, 3))
+        If the last instance owns nothing, it still has a run, so that it is not forgotten.
+
+        >>> BucketMap.even(6, 2).runs, BucketMap(owners=(0, 0, 0), instances=2).runs
+        (((0, 3), (1, 3)), ((0, 3), (1, 0)))
         """
-        return tuple((owner, len(list(run))) for owner, run in groupby(self.owners))
+        runs = tuple((owner, len(list(run))) for owner, run in groupby(self.owners))
+        last = self.instances - 1
+        return runs if last in self.owners else (*runs, (last, 0))
 
     def owned_by(self, instance: int) -> BucketSet:
         """Return the buckets of an instance."""

@@ -6,6 +6,7 @@ not happen.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.plan.buckets import BucketMap
@@ -26,6 +27,7 @@ class Change:
         cause: Who wants it: ``user``, a policy's name, ``resources``.
         reason: Why, as a clause that a person can read.
         protocol: One of `PROTOCOLS`.
+        request: The id of the request that asked for it, if one came through the checkpoint.
     """
 
     subquery: int
@@ -34,6 +36,7 @@ class Change:
     cause: str
     reason: str = ""
     protocol: str = "auto"
+    request: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +46,7 @@ class Reconfiguration:
     Attributes:
         id: The epoch and a number, such as ``12.0``.
         epoch: The first epoch with the new map.
-        at: When that epoch was committed, in seconds since 1970.
+        at: When that epoch was committed, or the one that ended the move, in seconds since 1970.
         subquery: The subquery.
         name: The name of its head.
         kind: As in `Change`.
@@ -53,10 +56,12 @@ class Reconfiguration:
         after: How many there are.
         buckets: How many buckets have a new owner.
         bytes: How much state the new owners read.
-        seconds: How long it took: the whole first epoch for ``state``, until the old owner's last
-            window closed for ``window``.
-        outcome: ``done``, ``moving``, or ``refused``.
+        seconds: How long it took: the whole first epoch for ``state``; for ``window`` from the
+            request until the old owners' last window closed.
+        outcome: ``done``, ``moving``, or ``refused``; a record with the same id follows one that
+            is ``moving``.
         sentence: All of it in one plain sentence.
+        request: As in `Change`.
     """
 
     id: str
@@ -74,3 +79,19 @@ class Reconfiguration:
     seconds: float
     outcome: str
     sentence: str
+    request: str = ""
+
+
+def newest(records: Iterable[Reconfiguration]) -> list[Reconfiguration]:
+    """Return the last word on every change: of two with one id the one that is not ``moving``."""
+    found: dict[str, Reconfiguration] = {}
+    for record in records:
+        known = found.get(record.id)
+        if known is None or known.outcome == "moving":
+            found[record.id] = record
+    return sorted(found.values(), key=_place)
+
+
+def _place(record: Reconfiguration) -> tuple[int, int, str]:
+    number = record.id.rpartition(".")[2]
+    return record.epoch, int(number) if number.isdigit() else -1, record.id

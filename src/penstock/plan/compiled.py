@@ -6,8 +6,10 @@ subquery that feeds it, and runs on each row once, in the subquery that made the
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
+from penstock.errors import ConfigError
 from penstock.plan.buckets import BucketMap
 from penstock.plan.grid import Grid
 from penstock.query.nodes import Frame, Node, Sink, Source
@@ -127,6 +129,20 @@ class CompiledQuery:
         head = self.subqueries[subquery].head
         return "sources" if head is None else self.operator_name(head)
 
+    def find_subquery(self, given: int | str) -> int:
+        """Return the number of a subquery that is given by its number or its name.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        names = {self.subquery_name(s.id): s.id for s in self.subqueries}
+        found = names.get(str(given), given)
+        with suppress(ValueError):
+            if 0 <= int(found) < len(self.subqueries):
+                return int(found)
+        known = ", ".join(f"{number} ({name})" for name, number in names.items())
+        raise ConfigError(name="subquery", value=given, allowed=known)
+
     def grid_of(self, subquery: int) -> Grid | None:
         """Return the grid of a subquery whose head is on one."""
         head = self.subqueries[subquery].head
@@ -137,6 +153,16 @@ class CompiledQuery:
         """Return the map that spreads the buckets (or cells) of a subquery evenly."""
         grid, instances = self.grid_of(subquery), self.subqueries[subquery].instances
         return grid.owners(instances) if grid else BucketMap.even(self.buckets, instances)
+
+    def movable(self, subquery: int) -> bool:
+        """Return whether single buckets of a subquery can move: rows go to it by bucket."""
+        keyed = any(e.keys is not None for e in self.edges_into(subquery))
+        return keyed and self.grid_of(subquery) is None
+
+    def fixed(self, subquery: int) -> bool:
+        """Return whether a subquery always has one instance."""
+        head = self.subqueries[subquery].head
+        return head is not None and self.nodes[head].alone
 
     def edges_into(self, subquery: int) -> tuple[Edge, ...]:
         """Return the edges that end at a subquery."""

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.statistics import TaskLoad, TaskPlace
+from penstock.plan.tails import Tail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,7 @@ class EpochPlan:
     """Everything that the tasks of an epoch need to know beside the query and the rows.
 
     ``writer`` is the run that plans, ``last_writer`` the one that committed the epoch before.
+    ``segments`` are by lineage (`penstock.plan.tails`), ``watermarks`` by operator.
     """
 
     epoch: int
@@ -96,6 +98,7 @@ class EpochPlan:
     idle: frozenset[int] = frozenset()
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     maps: Mapping[int, BucketMap] = field(default_factory=dict)
+    tails: tuple[Tail, ...] = ()
     sinks: Mapping[int, SinkPlan] = field(default_factory=dict)
     refused_limit: int = 10_000
     final: bool = False
@@ -108,7 +111,8 @@ class TaskReport:
 
     ``refused`` are the places (source, position) of rows that an operator could not compute; a row
     may be refused in several branches and tasks and still is one row. ``loads`` is what each
-    subquery did; ``written`` has the rows of each bucket in the segments that were written.
+    subquery did; ``written`` has the rows of each bucket in the segments that were written;
+    ``files`` is when the oldest and the newest file of each source were modified, in microseconds.
     """
 
     stage: int
@@ -130,6 +134,7 @@ class TaskReport:
     place: TaskPlace = field(default_factory=TaskPlace)
     loads: Mapping[int, TaskLoad] = field(default_factory=dict)
     written: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    files: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

@@ -95,7 +95,7 @@ class EpochStatistics:
         rows: How many rows were read.
         written: How many results were written.
         latency_seconds: How old the oldest row of the epoch's input was when its results were
-            published, as far as the source can tell; else as ``seconds``.
+            published: the age of its oldest file, where files are read; else ``interval_seconds``.
         backlog: How much input waits (files or rows, as the source counts); None if unknown.
         subqueries: What each subquery did.
     """

@@ -24,14 +24,28 @@ class Sinks:
         return Sinks((*self.sinks, *[sink for other in others for sink in other.sinks]))
 
     def explain(
-        self, *, strategy: str = "operator-set-cloud", instances: int = 1, mermaid: bool = False
+        self,
+        *,
+        strategy: str = "operator-set-cloud",
+        instances: int | str = 1,
+        mermaid: bool = False,
     ) -> str:
-        """Return how the query runs: its operators, subqueries, stages and shuffles."""
+        """Return how the query runs: its operators, subqueries, stages and shuffles.
+
+        Args:
+            strategy: How it is split.
+            instances: How many instances each subquery has; ``"auto"`` measures what rows cost and
+                shares an instance for each core of this machine among the subqueries.
+            mermaid: As a Mermaid flowchart.
+        """
         from penstock.compiler import compile_query, explain
 
-        return explain(
-            compile_query(self.sinks, strategy=strategy, instances=instances), mermaid=mermaid
-        )
+        if not isinstance(instances, str):
+            query = compile_query(self.sinks, strategy=strategy, instances=instances)
+            return explain(query, mermaid=mermaid)
+        from penstock.runtime.sizes import explain_sized
+
+        return explain_sized(self.sinks, instances, strategy=strategy, mermaid=mermaid)
 
     def start(self, spark: SparkSession, **options: Any) -> Query:
         """Start the query on Spark; see `penstock.runtime.spark.start.start` for the options."""

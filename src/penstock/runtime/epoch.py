@@ -17,7 +17,9 @@ from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, SegmentRef, SinkPlan, TaskReport
+from penstock.plan.tails import Tail, still_open
 from penstock.query.nodes import Source
+from penstock.runtime.switch import only_open, pass_on
 from penstock.state.manifests import Manifest
 
 COUNTERS = ("read", "processed", "late", "refused", "refusedResults", "written")
@@ -35,6 +37,7 @@ def make_plan(
     final: bool = False,
     writer: str = "",
     maps: Mapping[int, BucketMap] | None = None,
+    tails: Sequence[Tail] | None = None,
 ) -> EpochPlan:
     """Return the plan of an epoch.
 
@@ -49,8 +52,13 @@ def make_plan(
         final: Whether the input has ended.
         writer: The run that plans.
         maps: Who owns the buckets of each subquery; spread evenly unless given.
+        tails: The tails, with those that open with this epoch; those that were open unless given.
     """
     last = before or Manifest(epoch=-1)
+    tails = last.tails if tails is None else tails
+    segments = last.segments
+    for tail in tails:
+        segments = pass_on(segments, tail) if tail.epoch == epoch else segments
     idle = _idle(query, last, now)
     return EpochPlan(
         epoch=epoch,
@@ -61,7 +69,8 @@ def make_plan(
         rows_before=last.rows_before,
         watermarks=last.watermarks,
         idle=idle,
-        segments=last.segments,
+        segments=segments,
+        tails=tuple(tails),
         final=final,
         floors=_floors(query, last) if may_idle(query) else {},
         maps=maps or {s.id: query.owners(s.id) for s in query.subqueries},
@@ -139,6 +148,8 @@ def make_manifest(
     if counts["read"] != counts["processed"] + counts["late"] + counts["refused"]:
         raise AssertionError(f"rows were lost: {counts}")
     arrived = _arrived(reports)
+    watermarks = dict(last.watermarks) | _lowest([r.watermarks for r in reports])
+    tails = _open_tails(plan, watermarks, reconfigured)
     heard = {number: now for number, rows in arrived.items() if rows or number not in last.heard_at}
     return Manifest(
         epoch=plan.epoch,
@@ -152,11 +163,31 @@ def make_manifest(
         final=plan.final,
         seen=merge_seen([last.seen, *[r.seen for r in reports]]),
         rows_before={n: last.rows_before.get(n, 0) + rows for n, rows in arrived.items()},
-        watermarks=dict(last.watermarks) | _lowest([r.watermarks for r in reports]),
-        segments=_segments(last.segments, reports),
+        watermarks=watermarks,
+        segments=only_open(_segments(plan.segments, reports), tails),
+        tails=tails,
         totals=totals,
         staged=tuple(s for r in reports for s in r.staged),
         heard_at=dict(last.heard_at) | heard,
+    )
+
+
+def ended_tails(plan: EpochPlan, reports: Sequence[TaskReport]) -> tuple[Tail, ...]:
+    """Return the tails whose last window an epoch has closed."""
+    left = still_open(plan.tails, _lowest([r.watermarks for r in reports]))
+    return tuple(tail for tail in plan.tails if tail not in left)
+
+
+def _open_tails(
+    plan: EpochPlan, watermarks: Mapping[str, int], changes: Sequence[Reconfiguration]
+) -> tuple[Tail, ...]:
+    """Return the tails that go on; new ones with the records that they will end."""
+    moving = [r for r in changes if r.outcome == "moving" and r.epoch == plan.epoch]
+    return tuple(
+        replace(tail, moves=tuple(r for r in moving if r.name == tail.operator))
+        if tail.epoch == plan.epoch
+        else tail
+        for tail in still_open(plan.tails, watermarks)
     )
 
 

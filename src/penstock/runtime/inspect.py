@@ -179,7 +179,8 @@ def _read(
     root: Place, operator: Operator, key: Mapping[str, Any] | None, manifest: Manifest
 ) -> pl.DataFrame:
     folder = root / "state" / operator.name
-    refs = manifest.segments.get(operator.name, ())
+    parts = manifest.lineages(operator.name)
+    refs = [ref for ref, _ in parts]
     if not refs:
         return pl.DataFrame()
     buckets = BucketSet(((0, operator.buckets),))
@@ -189,11 +190,18 @@ def _read(
         one = _key_row(operator, key, schema)
         buckets = BucketSet.of(_bucket(operator, one, schema))
     watermark = manifest.watermarks.get(operator.name, NOT_STARTED)
-    deltas = [read_segment(folder, ref, buckets) for ref in refs]
+    deltas = [_before(read_segment(folder, ref, buckets), operator, end) for ref, end in parts]
     rows = pl.concat(delta.filter(pl.col(UNTIL) > watermark) for delta in deltas).drop(UNTIL)
     if one is not None:
         rows = rows.join(one, on=operator.by, how="semi", nulls_equal=True)
     return _shown(operator, rows)
+
+
+def _before(delta: pl.DataFrame, operator: Operator, end_us: int | None) -> pl.DataFrame:
+    """Return the rows before a time; those of a tail that come later are the new owner's, too."""
+    if end_us is None or operator.pane_us is None:
+        return delta
+    return delta.filter(pl.col(PANE) * operator.pane_us < end_us)
 
 
 def _key_row(operator: Operator, key: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:

@@ -9,7 +9,9 @@ import os
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 
 import polars as pl
 import psutil
@@ -63,12 +65,34 @@ def count_buckets(rows: pl.DataFrame, bucket: pl.Expr) -> dict[int, int]:
     return {bucket: count * step for bucket, count in sorted(counts.iter_rows())}
 
 
+@cache
 def host_name() -> str:
-    """Return the name by which Spark knows this host."""
-    for name in ("SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_IP"):
-        if os.environ.get(name):
-            return os.environ[name]
+    """Return the name by which Spark knows this host.
+
+    An executor is told the name on its command line, by every cluster manager, and tells nobody;
+    so a Python worker looks at the command line of the process that started it. In local mode there
+    is no executor, and it is the machine's name.
+    """
+    with suppress(psutil.Error):
+        for process in psutil.Process().parents():
+            name = named_host(process.cmdline())
+            if name is not None:
+                return name
     return socket.gethostname()
+
+
+def named_host(command: Sequence[str]) -> str | None:
+    """Return the host that the command line of an executor names; None if it is another process.
+
+    >>> backend = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+    >>> named_host(["java", backend, "--executor-id", "3", "--hostname", "10.0.0.7"])
+    '10.0.0.7'
+    >>> named_host(["python", "-m", "pyspark.daemon"])
+    """
+    if not any("ExecutorBackend" in part for part in command) or "--hostname" not in command:
+        return None
+    place = command.index("--hostname") + 1
+    return command[place] if place < len(command) else None
 
 
 class Stopwatch:

@@ -13,17 +13,20 @@ from typing import Any
 import polars as pl
 
 from penstock.exchange.placement import Placement
-from penstock.operators.kernel import UNTIL, Kernel
+from penstock.operators.kernel import UNTIL, CatchesUp, Kernel
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.stateless import Refusal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
+from penstock.plan.tails import state_folder
 from penstock.runtime.measure import count_buckets
 from penstock.state import cache, compaction
 from penstock.state.files import place_of
 from penstock.state.segments import read_segment, write_segment
 
 Ranges = tuple[tuple[int, int], ...]
+_MANY = 64
+"""With more segments than this some are merged even in an epoch that had to restore the state."""
 
 
 class OperatorState:
@@ -37,12 +40,20 @@ class OperatorState:
         kernel: Kernel,
         placement: Placement,
     ) -> None:
-        """Find the segments that hold the rows that this instance reads."""
+        """Find the segments that hold the rows that this instance reads.
+
+        Args:
+            plan: The plan of the epoch.
+            operator: The operator, or one of its lineages (`penstock.plan.tails`).
+            kernel: What the operator does.
+            placement: Which rows of its state are this instance's.
+        """
         self.plan, self.operator, self.kernel = plan, operator, kernel
         self.placement = placement
         self.reads, self.writes = placement.reads, placement.writes
-        self.folder = place_of(plan.checkpoint, fsync=plan.fsync) / "state" / operator
-        self.before = plan.watermarks.get(operator, NOT_STARTED)
+        folder = state_folder(operator)
+        self.folder = place_of(plan.checkpoint, fsync=plan.fsync) / "state" / folder
+        self.before = plan.watermarks.get(folder, NOT_STARTED)
         refs = plan.segments.get(operator, ())
         self.refs = [ref for ref in refs if ref.buckets & self.reads]
         self.watermark = self.before
@@ -65,17 +76,39 @@ class OperatorState:
         self.refusals = done.refusals
         self._expire()
         self._compact()
-        cache.put(self._key(self.plan.writer, self.plan.epoch, self.watermark), done.state)
+        cache.put(
+            self._key(self.plan.writer, self.plan.epoch, self.watermark),
+            done.state,
+            self.refs,
+            writer=self.plan.writer,
+            epoch=self.plan.epoch,
+        )
         return done.results
 
     def _load(self) -> Any:
-        state = cache.get(self._key(self.plan.last_writer, self.plan.epoch - 1, self.before))
+        key = self._key(self.plan.last_writer, self.plan.epoch - 1, self.before)
+        read = cache.frames_of(self.plan.writer, self.plan.epoch)
+        state = cache.get(key)
+        if state is None:
+            state = self._caught_up(key)
         if state is None:
             self.hit = not self.refs
             self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in self.refs)
-            deltas = [read_segment(self.folder, ref, self.reads) for ref in self.refs]
+            deltas = [read_segment(self.folder, ref, self.reads, read) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
         return state
+
+    def _caught_up(self, key: cache.Key) -> Any | None:
+        """Return the state from an older one of this process and what was added since, if any."""
+        if self.placement.shared or not isinstance(self.kernel, CatchesUp):
+            return None
+        found = cache.behind(key, self.refs, self.plan.last_writer)
+        if found is None:
+            return None
+        state, lacking = found
+        self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in lacking)
+        deltas = [read_segment(self.folder, ref, self.reads) for ref in lacking]
+        return self.kernel.caught_up(state, deltas, self.before)
 
     def _key(self, writer: str, epoch: int, watermark: int) -> cache.Key:
         """Return the name of the state after an epoch.
@@ -125,7 +158,7 @@ class OperatorState:
         # What is merged has to be in the manifest before, so that a damaged result can be repaired.
         known = [ref for ref in self._written() if ref.name not in new]
         chosen = compaction.choose(known)
-        if not chosen:
+        if not chosen or not (self.hit or len(known) > _MANY):  # a restore is work enough
             return
         last = max(ref.epoch for ref in chosen)
         whole = all(ref.oldest > last for ref in known if ref not in chosen)

@@ -6,6 +6,7 @@ there is a fixed number of slots.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from penstock.observe.events import ExecutorEvent
@@ -44,6 +45,10 @@ class FixedSlots:
     def __init__(self, slots: int = 1) -> None:
         """Have so many slots."""
         self._slots = slots
+
+    def slots_by_host(self) -> Mapping[str, int]:
+        """Return nothing: all is one host, and instances need no place."""
+        return {}
 
     def slots(self) -> int:
         """Return how many tasks can run at the same time."""

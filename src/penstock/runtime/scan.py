@@ -19,7 +19,7 @@ from penstock.query.nodes import POSITION, SOURCE, TIME, Frame, Rows, Source
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.sources.admission import Admitted, Carry, admit
 from penstock.sources.files import local_path, read_one, read_together
-from penstock.sources.splits import Split, file_format
+from penstock.sources.splits import Split, file_format, file_times
 from penstock.state.files import place_of
 
 
@@ -32,6 +32,7 @@ class Scanned:
     counts: Mapping[int, SourceCount] = field(default_factory=dict)
     seen: Mapping[int, int] = field(default_factory=dict)
     arrived: Mapping[int, int] = field(default_factory=dict)
+    files: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def scan(
@@ -62,7 +63,9 @@ def scan(
         arrived[number] = reader.carry.rows - plan.rows_before.get(number, 0)
         if reader.carry.seen > NOT_STARTED:
             seen[number] = reader.carry.seen
-    return Scanned(rows=rows, late=late, counts=counts, seen=seen, arrived=arrived)
+    return Scanned(
+        rows=rows, late=late, counts=counts, seen=seen, arrived=arrived, files=file_times(splits)
+    )
 
 
 class _SourceScan:

@@ -39,8 +39,21 @@ class Gatherer:
         seconds: float,
         counts: Mapping[str, int],
         backlog: int | None = None,
+        published_at: float | None = None,
     ) -> EpochStatistics:
-        """Return the statistics of an epoch that was committed."""
+        """Return the statistics of an epoch that was committed.
+
+        Args:
+            query: The compiled query as it runs now.
+            plan: The plan of the epoch.
+            reports: What its tasks reported.
+            before: The manifest before it.
+            after: Its manifest.
+            seconds: How long it took.
+            counts: What became of its rows.
+            backlog: How much input waits.
+            published_at: When its results were published; when it was committed unless given.
+        """
         self._remember(reports, after)
         interval = after.committed_at - before.committed_at if before else seconds
         return EpochStatistics(
@@ -50,7 +63,9 @@ class Gatherer:
             interval_seconds=max(interval, seconds),
             rows=counts.get("read", 0),
             written=counts.get("written", 0),
-            latency_seconds=max(interval, seconds),
+            latency_seconds=_latency(
+                reports, max(interval, seconds), published_at or after.committed_at
+            ),
             backlog=backlog,
             subqueries=tuple(
                 self._subquery(query, s, plan, reports, after) for s in query.subqueries
@@ -95,7 +110,12 @@ class Gatherer:
         loads = [r.loads[subquery.id] for r in mine]
         name, owners = query.subquery_name(subquery.id), plan.maps[subquery.id]
         bytes_of = self.state_bytes(after.segments.get(name, ()), query.buckets)
-        by_owner = np.bincount(owners.owners, weights=bytes_of[: len(owners.owners)])
+        size = owners.instances
+        by_owner = np.bincount(owners.owners, bytes_of[: len(owners.owners)], minlength=size)
+        for tail in [tail for tail in after.tails if tail.operator == name]:
+            held = self.state_bytes(after.segments.get(tail.name, ()), query.buckets)
+            for low, high, owner in tail.held:
+                by_owner[owner] += held[low:high].sum()
         by_bucket = _per_bucket(loads, query.buckets)
         hot = sorted((key for load in loads for key in load.hot_keys), key=lambda k: -k.rows)
         return SubqueryLoad(
@@ -116,6 +136,26 @@ class Gatherer:
             bucket_bytes=tuple(int(n) for n in bytes_of) if bytes_of.any() else (),
             hot_keys=tuple(hot[:5]),
         )
+
+
+def _latency(reports: Sequence[TaskReport], interval: float, published_at: float) -> float:
+    """Return how old the oldest file of an epoch was when results came; else the interval."""
+    oldest = [low for report in reports for low, _ in report.files.values()]
+    return max(0.0, published_at - min(oldest) / 1e6) if oldest else interval
+
+
+def newest_files(reports: Sequence[TaskReport], before: Mapping[int, int]) -> dict[int, int]:
+    """Return when the newest file of each source was modified, in microseconds since 1970.
+
+    Args:
+        reports: What the tasks of an epoch reported.
+        before: The same, before the epoch.
+    """
+    newest = dict(before)
+    for report in reports:
+        for source, (_, high) in report.files.items():
+            newest[source] = max(high, newest.get(source, high))
+    return newest
 
 
 def _per_bucket(loads: Sequence[TaskLoad], buckets: int) -> tuple[Floats, Floats]:

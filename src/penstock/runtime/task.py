@@ -14,10 +14,14 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.exchange.balancer import split_by_key, split_on_grid, spread
+from penstock.exchange.lineages import rows_of_lineage, split_by_lineage
 from penstock.exchange.merger import input_watermark, merge_seen
 from penstock.exchange.payload import Payload, to_bytes, to_frame
-from penstock.exchange.placement import placement_of
+from penstock.exchange.placement import keyed_placement, placement_of
+from penstock.operators.kernel import Emit
 from penstock.operators.kernels import kernel_of
+from penstock.operators.spans import Span
+from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery, Unit
 from penstock.plan.epoch import (
     EpochPlan,
@@ -28,11 +32,13 @@ from penstock.plan.epoch import (
     TaskReport,
 )
 from penstock.plan.statistics import TaskLoad
+from penstock.plan.tails import Lineage, lineages_of
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
 from penstock.runtime.measure import BucketCounts, Stopwatch
 from penstock.runtime.operator_state import OperatorState
 from penstock.runtime.scan import Scanned, scan
+from penstock.runtime.switch import window_of
 from penstock.sinks.staging import stage_frame
 from penstock.sources.splits import Split, splits_in
 
@@ -181,19 +187,36 @@ class _UnitRun:
 
     def _advance(self, subquery: Subquery, work: Work) -> pl.DataFrame:
         """Return the results of the stateful head; many are worked on before all are found."""
-        assert subquery.head is not None
-        head, name = subquery.head, self.query.operator_name(subquery.head)
-        before = self.plan.watermarks.get(name)
-        plan, owners = self.plan, self.plan.maps[subquery.id]
+        head, plan = subquery.head, self.plan
+        assert head is not None
+        name = self.query.operator_name(head)
 
         def emit(results: pl.DataFrame) -> None:
             self._finish(subquery, replace(work, inputs={head: results}))
 
         idle = frozenset(n for n in plan.idle if self.seen.get(n) == plan.seen.get(n))
         mark = input_watermark(self.query, self.seen, head, idle=idle, final=plan.final)
-        state = OperatorState(
+        mark = max(mark, plan.watermarks.get(name, mark))
+        self.watermarks[name] = mark
+        frames, lineages = [frame for _, frame in work.arrived], self._lineages(subquery.id)
+        if not lineages:
+            return self._advance_state(subquery, self._state(subquery, emit), frames, mark)
+        results = []
+        for lineage in lineages:
+            mine = lineage.owned_by(self.instance)
+            if mine or lineage is lineages[0]:
+                state = self._lineage_state(head, lineage, mine)
+                rows = [self._rows_of(subquery, lineage, frame) for frame in frames]
+                results.append(self._advance_state(subquery, state, rows, mark))
+        return pl.concat(results)
+
+    def _state(self, subquery: Subquery, emit: Emit) -> OperatorState:
+        """Return the state of a head none of whose buckets are on their way."""
+        head, owners = subquery.head, self.plan.maps[subquery.id]
+        assert head is not None
+        return OperatorState(
             plan=self.plan,
-            operator=name,
+            operator=self.query.operator_name(head),
             kernel=kernel_of(self.query, head, owners.owned_by(self.instance), emit),
             placement=placement_of(
                 self.query.nodes[head],
@@ -203,18 +226,46 @@ class _UnitRun:
                 self.query.grid_of(subquery.id),
             ),
         )
-        frames = [frame for _, frame in work.arrived]
-        results = state.advance(frames, mark if before is None else max(mark, before))
+
+    def _lineage_state(self, head: int, lineage: Lineage, mine: BucketSet) -> OperatorState:
+        """Return one lineage of the state of a head that has tails; it writes its own windows."""
+        span = Span(
+            since_us=lineage.since_us, before_us=lineage.before_us, buckets=self.query.buckets
+        )
+        return OperatorState(
+            plan=self.plan,
+            operator=lineage.name,
+            kernel=kernel_of(self.query, head, span=span),
+            placement=keyed_placement(self.query.nodes[head], self.query.buckets, mine),
+        )
+
+    def _advance_state(
+        self, subquery: Subquery, state: OperatorState, frames: Sequence[pl.DataFrame], mark: int
+    ) -> pl.DataFrame:
+        results = state.advance(frames, mark)
         self.letters.add_refusals(state.refusals, sources=len(self.query.sources))
-        self.added[name], self.dropped[name] = state.added, state.dropped
-        self.watermarks[name] = state.watermark
+        self.added[state.operator], self.dropped[state.operator] = state.added, state.dropped
         self.hits += state.hit
         self.misses += not state.hit
         self.written |= state.histograms
+        load = self.loads[subquery.id]
         self.loads[subquery.id] = replace(
-            self.loads[subquery.id], restored_bytes=state.restored_bytes
+            load, restored_bytes=load.restored_bytes + state.restored_bytes
         )
         return results
+
+    def _lineages(self, subquery: int) -> tuple[Lineage, ...]:
+        """Return the lineages of a subquery's head; none if no bucket of it is on its way."""
+        name = self.query.subquery_name(subquery)
+        tails = [tail for tail in self.plan.tails if tail.operator == name]
+        return lineages_of(name, self.plan.maps[subquery], tails) if tails else ()
+
+    def _rows_of(self, subquery: Subquery, lineage: Lineage, frame: pl.DataFrame) -> pl.DataFrame:
+        window, edges = window_of(self.query, subquery.id), self.query.edges_into(subquery.id)
+        assert window is not None
+        return rows_of_lineage(
+            frame, edges[0].keys or (), lineage, instance=self.instance, pane_us=window.pane_us
+        )
 
     def _finish(self, subquery: Subquery, work: Work) -> None:
         """Run the stateless operators, stage what goes to sinks, send what goes on."""
@@ -263,7 +314,12 @@ class _UnitRun:
             return split_on_grid(frame, edge.keys or (), edge.grid, grid, owners)
         if edge.keys is None:
             return spread(frame, owners.instances)
-        return split_by_key(frame, edge.keys, owners)
+        lineages, window = self._lineages(edge.to_subquery), window_of(self.query, edge.to_subquery)
+        if not lineages or window is None:
+            return split_by_key(frame, edge.keys, owners)
+        return split_by_lineage(
+            frame, edge.keys, lineages, instances=owners.instances, pane_us=window.pane_us
+        )
 
     def _stage(self, kind: str, operator: int, frame: pl.DataFrame) -> None:
         if not frame.height:
@@ -301,4 +357,5 @@ class _UnitRun:
             place=self.watch.place(),
             loads=self.loads,
             written=self.written,
+            files=scanned.files if scanned else {},
         ).to_json()

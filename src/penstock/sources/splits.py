@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -153,6 +153,23 @@ def scattered_splits(source: int, part: int, frame: pl.DataFrame) -> list[Split]
     """
     before = Split(source=source, ordinal=(0,), rows=part << POSITION_BITS)
     return [before, Split(source=source, ordinal=(1,), frame=frame)]
+
+
+def file_times(splits: Mapping[int, Sequence[Split]]) -> dict[int, tuple[int, int]]:
+    """Return when the oldest and newest file of each source were modified, where splits tell.
+
+    >>> file_times({0: [Split(source=0, ordinal=(5, "/a")), Split(source=0, ordinal=(9, "/b"))],
+    ...             1: [Split(source=1, ordinal=(0,))]})
+    {0: (5, 9)}
+    """
+    found: dict[int, tuple[int, int]] = {}
+    for source, some in splits.items():
+        # On Spark a file's place in the order is its time and its path.
+        times = [s.ordinal[0] for s in some if len(s.ordinal) > 1 and isinstance(s.ordinal[1], str)]
+        whole = [time for time in times if isinstance(time, int)]
+        if whole:
+            found[source] = min(whole), max(whole)
+    return found
 
 
 def splits_in(payloads: Sequence[Payload], at_hand: Sequence[Split]) -> dict[int, list[Split]]:

@@ -12,14 +12,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from penstock.errors import CheckpointError, FencedError
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.epoch import SegmentRef, StagedFile, segment_ref
+from penstock.plan.tails import Tail, state_folder
 from penstock.state.files import Place, sha256
 from penstock.state.sealed import seal, unseal
 
 KIND = "manifest"
 _NAME = re.compile(r"(\d{12})\.json")
+_LATER = ("owners", "reconfigured", "tails")
+"""Fields that the first manifests did not have; if empty they are left out, so hashes stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +39,11 @@ class Manifest:
         seen: The highest event time of each source.
         rows_before: How many rows of each source have arrived in all.
         watermarks: The watermark of each stateful operator.
-        segments: The live segments of each stateful operator.
+        segments: The live segments of each stateful operator, and of each of its tails.
         instances: How many instances each subquery had.
         owners: Who owned each bucket, as runs (`BucketMap.runs`), by the subquery's name.
         reconfigured: The changes that took effect, or ended, with this epoch.
+        tails: Windows of buckets on their way that old owners still finish.
         totals: What became of all rows so far.
         staged: The files that the epoch publishes.
         heard_at: When each source last had rows.
@@ -57,6 +63,7 @@ class Manifest:
     instances: Mapping[int, int] = field(default_factory=dict)
     owners: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     reconfigured: tuple[Reconfiguration, ...] = ()
+    tails: tuple[Tail, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
     staged: tuple[StagedFile, ...] = ()
     heard_at: Mapping[int, float] = field(default_factory=dict)
@@ -66,7 +73,8 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the manifest as the bytes of its file."""
-        return seal(KIND, asdict(self))
+        value = asdict(self)
+        return seal(KIND, {n: v for n, v in value.items() if v or n not in _LATER})
 
     @classmethod
     def of_value(cls, raw: Mapping[str, Any]) -> Manifest:
@@ -85,6 +93,7 @@ class Manifest:
                     for name, runs in raw.get("owners", {}).items()
                 },
                 "reconfigured": tuple(Reconfiguration(**r) for r in raw.get("reconfigured", ())),
+                "tails": msgspec.convert(raw.get("tails", ()), type=tuple[Tail, ...]),
             }
         )
 
@@ -95,7 +104,21 @@ class Manifest:
 
     def segment_names(self) -> set[tuple[str, str]]:
         """Return the (operator, file) pairs of the live segments."""
-        return {(op, ref.name) for op, refs in self.segments.items() for ref in refs}
+        return {(state_folder(op), ref.name) for op, refs in self.segments.items() for ref in refs}
+
+    def lineages(self, operator: str) -> list[tuple[SegmentRef, int | None]]:
+        """Return the live segments of an operator and its tails.
+
+        With each comes the time from which on its rows are also another's, and count there: None
+        for the main lineage. So every row that is kept is found once.
+        """
+        before = {tail.name: tail.before_us for tail in self.tails}
+        return [
+            (ref, before.get(name))
+            for name, refs in self.segments.items()
+            if state_folder(name) == operator
+            for ref in refs
+        ]
 
 
 class ManifestLog:

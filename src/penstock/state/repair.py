@@ -15,6 +15,7 @@ from pathlib import Path
 
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
+from penstock.plan.tails import state_folder
 from penstock.state.files import Place, place_of
 from penstock.state.findings import Finding
 from penstock.state.manifests import Manifest
@@ -90,7 +91,7 @@ class _Planner:
         return [pair for pair in manifest.segment_names() if self._segment(*pair) in self.bad]
 
     def _segment(self, operator: str, name: str) -> str:
-        return self.seen.relative(self.seen.root / "state" / operator / name)
+        return self.seen.relative(self.seen.root / "state" / state_folder(operator) / name)
 
     def _whole(self, epoch: int) -> bool:
         manifest = self.seen.manifests.get(epoch)
@@ -169,7 +170,8 @@ class _Planner:
         before = None if made is None else self.seen.manifests.get(made - 1)
         if before is None or not ref.merged:
             return None
-        known = {found.name: found for found in before.segments.get(operator, ())}
+        lineage = operator if operator in before.segments else state_folder(operator)
+        known = {found.name: found for found in before.segments.get(lineage, ())}
         parts: list[SegmentRef] = []
         for name in ref.merged:
             if name not in known:

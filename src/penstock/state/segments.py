@@ -50,13 +50,29 @@ def write_segment(
     )
 
 
-def read_segment(folder: Place, ref: SegmentRef, buckets: BucketSet) -> pl.DataFrame:
+def read_segment(
+    folder: Place,
+    ref: SegmentRef,
+    buckets: BucketSet,
+    known: dict[str, pl.DataFrame] | None = None,
+) -> pl.DataFrame:
     """Return the rows of some buckets, as far as the segment still counts for them.
+
+    Args:
+        folder: Where the segment is.
+        ref: The segment.
+        buckets: The buckets.
+        known: Segments that were read before, by path; one that has rows of others is added.
 
     Raises:
         CheckpointError: The file is missing or damaged.
     """
-    frame = read_frame(folder, ref)
+    path = f"{folder / ref.name}"
+    frame = known.get(path) if known else None
+    if frame is None:
+        frame = read_frame(folder, ref)
+        if known is not None and (ref.buckets - buckets):
+            known[path] = frame
     column = frame[BUCKET]
     parts = []
     for low, high in (ref.buckets & buckets).ranges:

@@ -17,6 +17,7 @@ import polars as pl
 from penstock.errors import CheckpointError
 from penstock.operators.hashing import BUCKET
 from penstock.plan.epoch import SegmentRef
+from penstock.plan.tails import state_folder
 from penstock.state.files import Place
 from penstock.state.findings import Finding, Verification, finding, note
 from penstock.state.published import marks
@@ -156,10 +157,11 @@ def _segments(found: Survey) -> Iterator[Finding]:
         manifest = found.manifests.get(epoch)
         for operator, refs in manifest.segments.items() if manifest else ():
             for ref in refs:
-                if (operator, ref.name, ref.sha256) in looked_at:
+                folder = state_folder(operator)
+                if (folder, ref.name, ref.sha256) in looked_at:
                     continue
-                looked_at.add((operator, ref.name, ref.sha256))
-                place = found.root / "state" / operator / ref.name
+                looked_at.add((folder, ref.name, ref.sha256))
+                place = found.root / "state" / folder / ref.name
                 wrong = _segment(place.parent, ref, buckets, columns)
                 if wrong is not None:
                     yield finding(found.relative(place), "segment", wrong, epoch=epoch)

@@ -1,52 +1,29 @@
-"""The in-process runner: the same plans and the same task code, without Spark.
+"""Whole runs in this process: the same driver, plans and task code, without Spark.
 
-Payloads are packed and unpacked between stages, as a shuffle would do it. It is meant for tests:
-many thousand epochs are cheap.
+They are meant for tests: many thousand epochs are cheap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from penstock.config import Config
-from penstock.exchange.payload import Payload, to_bytes
+from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
-from penstock.runtime.task import DRIVER, run_task
+from penstock.runtime.in_process import route, run_stages
 from penstock.sinks.staging import read_staged
 from penstock.sources.admission import event_time
-from penstock.sources.splits import Split, assign
+from penstock.sources.splits import Split
+
+__all__ = ["Batch", "LocalRun", "frame_splits", "route", "run_stages"]
 
 Batch = Mapping[int, Sequence[pl.DataFrame]]
 """The frames of one epoch, by source number."""
-
-
-def run_stages(query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split]) -> list[TaskReport]:
-    """Carry out the plan of one epoch in this process."""
-    sizes = query.stage_sizes
-    inbox = [p.pack() for p in assign(query, splits, query.subqueries[0].instances)]
-    for stage, tasks in enumerate(sizes):
-        waiting: dict[int, list[Payload]] = {task: [] for task in range(tasks)}
-        for data in inbox:
-            payload = Payload.unpack(data)
-            waiting[route(payload, stage, tasks)].append(payload)
-        inbox = [
-            p.pack()
-            for task in range(tasks)
-            for p in run_task(query, plan, stage, task, waiting[task])
-        ]
-    reports = [Payload.unpack(data) for data in inbox]
-    assert all(p.stage == DRIVER for p in reports), "a payload missed its stage"
-    return [TaskReport.from_json(p.body) for p in reports]
-
-
-def route(payload: Payload, stage: int, tasks: int) -> int:
-    """Return the task of a stage that gets a payload; others' payloads are only carried."""
-    return payload.task if payload.stage == stage else payload.task % tasks
 
 
 class LocalRun:

@@ -18,8 +18,11 @@ import polars as pl
 
 from penstock.compiler import compile_query
 from penstock.config import Config
+from penstock.plan.buckets import BucketMap
+from penstock.plan.changes import Reconfiguration
 from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
+from penstock.runtime.inspect import read_state
 from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
 from penstock.state import cache
@@ -140,9 +143,38 @@ class TestStream:
         if batch is not None:
             self._run.again(epoch, batch)
 
-    def rescale(self, subquery: int, instances: int) -> None:
+    def rescale(self, subquery: int, instances: int, *, protocol: str = "auto") -> None:
         """Give a subquery another number of instances from the next epoch on."""
-        self._run.driver.rescale(subquery, instances)
+        self._run.driver.rescale(subquery, instances, protocol=protocol)
+
+    def move(self, subquery: int, moves: Mapping[int, int], *, protocol: str = "auto") -> None:
+        """Give some buckets of a subquery to other instances from the next epoch on."""
+        self._run.driver.move(subquery, moves, protocol=protocol)
+
+    @property
+    def movable(self) -> tuple[int, ...]:
+        """The subqueries whose single buckets can move."""
+        query = self._run.driver.query
+        return tuple(s.id for s in query.subqueries if query.movable(s.id))
+
+    @property
+    def owners(self) -> dict[int, BucketMap]:
+        """Who owns the buckets of each subquery from the next epoch on."""
+        layout = self._run.driver.layout
+        return {subquery: layout.upcoming(subquery) for subquery in layout.maps}
+
+    @property
+    def moving(self) -> dict[int, tuple[int, ...]]:
+        """The buckets of each subquery whose old owners still finish windows."""
+        return self._run.driver.layout.moving()
+
+    def reconfigurations(self) -> list[Reconfiguration]:
+        """Return the newest record of every change, oldest first."""
+        return self._run.driver.reconfigurations()
+
+    def state(self, operator: str | None = None) -> pl.DataFrame:
+        """Return what an operator keeps."""
+        return read_state(self._run.driver.root, operator)
 
     def finish(self) -> None:
         """End the input: close every window."""

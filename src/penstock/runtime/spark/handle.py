@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -14,23 +13,17 @@ from py4j.protocol import Py4JNetworkError
 
 from penstock.compiler import explain
 from penstock.errors import FencedError, TaskError
+from penstock.observe import history
+from penstock.runtime import by_hand
 from penstock.runtime.driver import Driver
 from penstock.runtime.inspect import read_state
 from penstock.runtime.outputs import read_side_output
+from penstock.runtime.sizes import read_first
 from penstock.runtime.spark.progress import ProgressBook
 from penstock.sinks.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
-
-
-RECONFIGURATIONS: dict[str, pl.DataType] = {
-    "id": pl.String(), "epoch": pl.Int64(), "at": pl.Float64(), "subquery": pl.Int64(),
-    "name": pl.String(), "kind": pl.String(), "cause": pl.String(), "protocol": pl.String(),
-    "before": pl.Int64(), "after": pl.Int64(), "buckets": pl.Int64(), "bytes": pl.Int64(),
-    "seconds": pl.Float64(), "outcome": pl.String(), "sentence": pl.String(),
-}  # fmt: skip
-"""The columns of `Query.reconfigurations`."""
 
 
 class Query:
@@ -58,7 +51,9 @@ class Query:
 
     def _watch(self) -> None:
         try:
-            self._spark_query.awaitTermination()
+            while not self._spark_query.awaitTermination(1):
+                with suppress(OSError):  # statistics wait for an epoch that may not come
+                    self._driver.events.flush()
             if self._finish is not None and not self._stopping:
                 self._finish()
         except Exception as error:  # kept for exception() and awaitTermination()
@@ -154,8 +149,9 @@ class Query:
         return self._error
 
     def explain(self, *, mermaid: bool = False) -> str:
-        """Return how the query runs now."""
-        return explain(self._driver.query, mermaid=mermaid)
+        """Return how the query runs now, and what its first sizes came from, if measured."""
+        text, sizes = explain(self._driver.query, mermaid=mermaid), read_first(self._driver.root)
+        return text if mermaid or sizes is None else f"{text}\n\n{sizes.describe()}"
 
     @property
     def totals(self) -> dict[str, int]:
@@ -189,15 +185,58 @@ class Query:
         found = read_side_output(self._driver.root, kind)
         return {f"{sources[n].name}": frame for n, frame in found.items()}
 
-    def rescale(self, subquery: int, instances: int, *, protocol: str = "auto") -> None:
+    def rescale(self, subquery: int | str, instances: int, *, protocol: str = "auto") -> None:
         """Give a subquery another number of instances from the next epoch on, without a stop.
 
+        ``query.rescale("aggregate-0", 4)``; `reconfigurations` has the record once it is done.
+
         Args:
-            subquery: The subquery's number, as `explain` shows it.
+            subquery: The subquery's number, as `explain` shows it, or its name.
             instances: How many instances it shall have.
             protocol: How state comes to its new owners: ``state``, ``window`` or ``auto``.
+
+        Raises:
+            ConfigError: There is no such subquery, or it cannot have so many instances.
         """
-        self._driver.rescale(subquery, instances, protocol=protocol)
+        by_hand.rescale(self._driver.layout, subquery, instances, protocol=protocol)
+
+    def move(
+        self, subquery: int | str, buckets: Mapping[int, int], *, protocol: str = "auto"
+    ) -> None:
+        """Give buckets of a subquery to other instances from the next epoch on.
+
+        ``query.move("aggregate-0", {17: 0, 18: 0})`` gives two buckets to instance 0.
+
+        Args:
+            subquery: The subquery's number or name.
+            buckets: The new owner of each bucket that is to move.
+            protocol: How state comes to its new owners: ``state``, ``window`` or ``auto``.
+
+        Raises:
+            ConfigError: There is no such subquery, bucket or instance, or buckets cannot move.
+        """
+        by_hand.move(self._driver.layout, subquery, buckets, protocol=protocol)
+
+    def rebalance(self, subquery: int | str | None = None, *, protocol: str = "auto") -> list[str]:
+        """Even out the load of a subquery's instances now, by the loads of the last epoch.
+
+        ``query.rebalance()`` does it for all subqueries.
+
+        Args:
+            subquery: The subquery's number or name; all unless given.
+            protocol: How state comes to its new owners: ``state``, ``window`` or ``auto``.
+
+        Returns:
+            A sentence about each subquery: what moves with the next epoch, or why nothing does.
+
+        Raises:
+            ConfigError: There is no such subquery.
+        """
+        driver = self._driver
+        _, sentences = by_hand.rebalance(
+            driver.layout, driver.statistics, subquery, protocol=protocol
+        )
+        return list(sentences)
 
     @property
     def reconfigurations(self) -> pl.DataFrame:
@@ -205,8 +244,18 @@ class Query:
 
         The columns are those of `penstock.plan.changes.Reconfiguration`.
         """
-        rows = [asdict(change) for change in self._driver.reconfigurations()]
-        return pl.DataFrame(rows, schema=RECONFIGURATIONS)
+        return history.reconfigurations(self._driver.root)
+
+    @property
+    def statistics(self) -> pl.DataFrame:
+        """What the newest epochs cost: a row for each epoch, subquery and instance."""
+        self._driver.events.flush()
+        return history.statistics(self._driver.root)
+
+    @property
+    def decisions(self) -> pl.DataFrame:
+        """What the policy decided: epoch, policy, what was proposed, accepted, refused, and why."""
+        return history.decisions(self._driver.root)
 
     def state(
         self, operator: str | None = None, *, key: Any = None, epoch: int | None = None

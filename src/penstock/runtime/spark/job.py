@@ -7,7 +7,7 @@ and with it the cache), and an error that Penstock raises in a task reaches the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark import TaskContext, cloudpickle
 from penstock import errors
 from penstock.errors import PenstockError, TaskError
 from penstock.exchange.payload import Payload
+from penstock.exchange.pins import Keeper, Pins
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.nodes import Frame
@@ -34,9 +35,23 @@ _QUERIES: dict[str, CompiledQuery] = {}
 class SparkJobs:
     """Runs the epochs of a query on a Spark context; the query is sent to workers once."""
 
-    def __init__(self, context: SparkContext) -> None:
-        """Prepare to run epochs."""
-        self.context = context
+    def __init__(
+        self,
+        context: SparkContext,
+        *,
+        pins: Pins | None = None,
+        slots_by_host: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """Prepare to run epochs.
+
+        Args:
+            context: Spark.
+            pins: Remembers where instances ran.
+            slots_by_host: Tells how many tasks each live host can run at the same time; none in
+                local mode, where all is one host.
+        """
+        self.context, self.slots_by_host = context, slots_by_host
+        self.pins, self.keeper = pins or Pins(), Keeper(context)
         self._sent: tuple[CompiledQuery, Broadcast[bytes], str] | None = None
 
     def run(
@@ -49,19 +64,22 @@ class SparkJobs:
             plan: The plan.
             batch: The epoch's part of the query's streaming DataFrame; None for no input.
         """
-        code = self._send(query)
+        code, slots = self._send(query), self.slots_by_host()
         sizes = [*query.stage_sizes, 1]
         rdd: Any  # its elements change from stage to stage
         if query.scattered and batch is not None:
             rdd, start = _scattered(code, plan, batch, sizes[1]), 1
         else:
-            rdd, start = self._splits(query, batch, code), 0
+            rdd, start = self._splits(query, batch, code, slots), 0
         for stage in range(start, len(sizes) - 1):
             if stage > 0:
-                rdd = rdd.partitionBy(sizes[stage], int).values()
+                hosts = self.pins.place(query, stage, slots)
+                rdd = self.keeper.keep_to(rdd.partitionBy(sizes[stage], int), hosts).values()
             run = _stage_task(code, plan, stage, sizes[stage + 1])
             rdd = rdd.mapPartitionsWithIndex(run)
-        return [_report(Payload.unpack(data)) for _, data in rdd.collect()]
+        reports = [_report(Payload.unpack(data)) for _, data in rdd.collect()]
+        self.pins.saw(query, reports)
+        return reports
 
     def close(self) -> None:
         """Give back what was sent to workers."""
@@ -79,7 +97,11 @@ class SparkJobs:
         return _loader(broadcast, digest)
 
     def _splits(
-        self, query: CompiledQuery, splits: DataFrame | None, code: Callable[[], CompiledQuery]
+        self,
+        query: CompiledQuery,
+        splits: DataFrame | None,
+        code: Callable[[], CompiledQuery],
+        slots: Mapping[str, int],
     ) -> RDD[Any]:
         """Return the splits of the epoch as packed payloads, one partition per scan task."""
         tasks = query.stage_sizes[0]
@@ -88,6 +110,7 @@ class SparkJobs:
         framed = any(isinstance(source.reader, Frame) for _, source in query.sources)
         if tasks == 1:
             rows = splits.repartition(1).rdd if framed else splits.rdd.coalesce(1)
+            rows = self.keeper.keep_to(rows, self.pins.place(query, 0, slots))
             return rows.mapPartitions(_assigner(code, 1)).values()
         dispatched = splits.rdd.mapPartitions(_assigner(code, query.subqueries[0].instances))
         return dispatched.partitionBy(tasks, int).values()

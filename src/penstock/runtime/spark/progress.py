@@ -19,6 +19,7 @@ class ProgressBook:
     def add(self, result: EpochResult) -> None:
         """Remember an epoch."""
         manifest, reports = result.manifest, result.reports
+        files = {ref.name: ref.bytes for refs in manifest.segments.values() for ref in refs}
         seconds: dict[str, float] = {}
         for report in reports:
             for phase, spent in report.seconds.items():
@@ -29,7 +30,7 @@ class ProgressBook:
             "totals": dict(manifest.totals),
             "watermarks": dict(manifest.watermarks),
             "segments": {name: len(refs) for name, refs in manifest.segments.items()},
-            "stateBytes": sum(ref.bytes for refs in manifest.segments.values() for ref in refs),
+            "stateBytes": sum(files.values()),
             "cacheHits": sum(r.cache_hits for r in reports),
             "cacheMisses": sum(r.cache_misses for r in reports),
             "tasks": len(reports),

@@ -32,6 +32,18 @@ SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.fileSource.log.cleanupDelay": "60s",
 }
 """Settings that make epochs short on one machine; a cluster has its own."""
+CLUSTER_SETTINGS: Mapping[str, str] = {
+    # An executor is decommissioned before it is given back: it takes no new task and ends its last.
+    # Its blocks need not move: an epoch keeps nothing in Spark for the next one.
+    "spark.decommission.enabled": "true",
+    "spark.storage.decommission.enabled": "false",
+    # A task waits so long for the host of its pin; longer than an epoch is never worth it.
+    "spark.locality.wait": "300ms",
+    # Executors that are lost in quick succession cost tasks, not the query.
+    "spark.task.maxFailures": "8",
+    "spark.stage.maxConsecutiveAttempts": "8",
+}
+"""Settings that matter on a cluster."""
 _TASK_ATTEMPTS = 4
 """How often a task is tried before its job fails: what a cluster does unless told otherwise."""
 _PATIENCE_SECONDS = 30
@@ -52,22 +64,40 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 _NO_SOCKETS = {"spark.python.unix.domain.socket.enabled": "false"}
 
 
+def cluster_settings(*, executors: int) -> dict[str, str]:
+    """Return the settings that make Penstock run well on a cluster.
+
+    Args:
+        executors: How many executors the application begins with.
+    """
+    return {
+        **CLUSTER_SETTINGS,
+        "spark.executor.instances": str(executors),
+        "spark.sql.shuffle.partitions": str(max(2, executors)),
+    }
+
+
 def local_session(
-    name: str = "penstock", *, cores: int | None = None, settings: Mapping[str, str] | None = None
+    name: str = "penstock",
+    *,
+    cores: int | None = None,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a Spark session in local mode, set up for Penstock.
+    """Return a Spark session set up for Penstock, in local mode unless there is a master.
 
     A task whose Python worker dies is tried again, as on a cluster; Spark's plain ``local[N]``
     gives up at the first failure, and the query would go with it.
 
     Args:
         name: The application's name.
-        cores: How many cores to use; all of them unless given.
+        cores: How many cores to use in local mode; all of them unless given.
+        master: The URL of a cluster's master.
         settings: Further Spark settings.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    slots = cores or os.cpu_count() or 1
-    builder = SparkSession.builder.master(f"local[{slots},{_TASK_ATTEMPTS}]").appName(name)
+    local = f"local[{cores or os.cpu_count() or 1},{_TASK_ATTEMPTS}]"
+    builder = SparkSession.builder.master(master or local).appName(name)
     fitting = {} if len(tempfile.gettempdir()) <= _SOCKET_PATH else _NO_SOCKETS
     for key, value in {**SETTINGS, **fitting, **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -87,9 +117,13 @@ def use_this_python(context: SparkContext) -> None:
 
 @contextmanager
 def scratch_session(
-    name: str, *, cores: int | None = None, settings: Mapping[str, str] | None = None
+    name: str,
+    *,
+    cores: int | None = None,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """Give a local session that leaves nothing behind: no process, no temporary file."""
+    """Give a session, local unless on a master, that leaves nothing behind: no process, no file."""
     with tempfile.TemporaryDirectory(prefix="penstock-spark-") as folder:
         own = {
             "spark.local.dir": folder,
@@ -99,7 +133,9 @@ def scratch_session(
             ),
         }
         Path(folder, "log4j2.properties").write_text(_QUIET)
-        session = local_session(name, cores=cores, settings={**own, **(settings or {})})
+        session = local_session(
+            name, cores=cores, master=master, settings={**own, **(settings or {})}
+        )
         try:
             yield session
         finally:

@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 from penstock.compiler import compile_query
 from penstock.config import Config
 from penstock.control.elastic import Elastic
+from penstock.control.rules import parse_rules
 from penstock.errors import CheckpointError, QueryError
+from penstock.exchange.pins import Pins
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.durations import Duration, parse_duration
 from penstock.query.nodes import Files, Sink
 from penstock.runtime.driver import Driver
-from penstock.runtime.resources import FixedSlots
+from penstock.runtime.sizes import chosen, is_new, keep_first, sizes_to_begin_with
 from penstock.runtime.spark.handle import Query, clear_error
 from penstock.runtime.spark.job import SparkJobs
 from penstock.runtime.spark.progress import ProgressBook
+from penstock.runtime.spark.resources import resources_of
 from penstock.runtime.spark.session import use_this_python
 from penstock.sinks.spark import SparkPublisher
+from penstock.sources.backlog import Backlog
 from penstock.sources.spark import spark_uri, stream_of_splits, write_rows
 from penstock.state.files import place_of
 
@@ -39,7 +43,7 @@ def start(
     available_now: bool = False,
     every: Duration | None = None,
     finish: bool = False,
-    instances: int | Mapping[int, int] | None = None,
+    instances: int | Mapping[int, int] | str | None = None,
     strategy: str | None = None,
     elastic: Elastic | None = None,
 ) -> Query:
@@ -53,7 +57,9 @@ def start(
         available_now: Process what is there in as many epochs as the sources ask for, then end.
         every: Start an epoch this often; as fast as possible unless given.
         finish: With ``available_now``: the input is complete, so at its end close all windows.
-        instances: How many instances each subquery has, or a number for some of them.
+        instances: How many instances each subquery has, or a number for some of them. ``"auto"``
+            measures what rows cost on the first rows of the sources, at the first start; after
+            that a query is as large as it was. So it is with ``elastic`` unless a number is given.
         strategy: How to split the query; see ``explain``.
         elastic: The rules by which it fits itself to its load, made by ``ps.elastic``.
 
@@ -61,19 +67,32 @@ def start(
         The handle of the running query.
     """
     _check_options(available_now=available_now, every=every, finish=finish)
-    total = instances if isinstance(instances, int) else None
     settings = _settings(spark)
-    config = Config.from_settings(settings, instances=total, strategy=strategy)
-    keep_sizes = instances is None and "spark.penstock.instances" not in settings
+    instances = chosen(instances, settings)
+    config = Config.from_settings(
+        settings,
+        instances=instances if isinstance(instances, int) else None,
+        strategy=strategy,
+    )
+    elastic = elastic or (parse_rules(config.elastic) if config.elastic else None)
+    query = compile_query(sinks, strategy=config.strategy, buckets=config.buckets)
+    _check_folders(query)
+    sizes = None
+    if not isinstance(instances, int | Mapping) and is_new(checkpoint):
+        slots = spark.sparkContext.defaultParallelism
+        sizes = sizes_to_begin_with(sinks, config, elastic, slots, auto=instances == "auto")
+    wanted = sizes.instances if sizes else instances
     query = compile_query(
         sinks,
         strategy=config.strategy,
         buckets=config.buckets,
-        instances=config.instances if not isinstance(instances, Mapping) else instances,
+        instances=wanted if isinstance(wanted, Mapping) else config.instances,
     )
-    _check_folders(query)
     use_this_python(spark.sparkContext)
+    keep_sizes = not isinstance(instances, int | Mapping)
     run = _Run(query, spark, checkpoint, config, keep_sizes=keep_sizes, elastic=elastic)
+    if sizes is not None:
+        keep_first(run.driver.root, sizes)
     return run.start(name=name, available_now=available_now, every=every, finish=finish)
 
 
@@ -141,9 +160,17 @@ class _Run:
         elastic: Elastic | None,
     ) -> None:
         self.query, self.spark = query, spark
+        self.handle: Query | None = None
         self.spark_folder = place_of(config.sparkFolder or checkpoint, fsync=config.fsync)
         _check_spark_folder(spark, spark_uri(self.spark_folder))
         self.publisher = SparkPublisher(query, spark)
+        pins = Pins()
+        self.resources = resources_of(
+            spark.sparkContext,
+            most_executors=config.maxExecutors,
+            sizing=elastic is not None or config.maxExecutors > 0,
+            pinned=pins.load,
+        )
         self.driver = Driver(
             query,
             checkpoint,
@@ -153,11 +180,13 @@ class _Run:
             spark_log=str(self.spark_folder / "spark"),
             keep_sizes=keep_sizes,
             elastic=elastic,
-            resources=FixedSlots(spark.sparkContext.defaultParallelism),
+            resources=self.resources,
+            backlog=Backlog(query, self._progress),
         )
-        self.jobs = SparkJobs(spark.sparkContext)
+        self.jobs = SparkJobs(
+            spark.sparkContext, pins=pins, slots_by_host=self.resources.slots_by_host
+        )
         self.book = ProgressBook(config.recentProgress)
-        self.handle: Query | None = None
         self.error: BaseException | None = None
 
     def start(
@@ -186,7 +215,7 @@ class _Run:
             self.book,
             self.publisher.tables,
             finish=self._finish if finish else None,
-            close=self.jobs.close,
+            close=self._close,
         )
         self.handle = handle
         if self.error is not None:
@@ -198,6 +227,7 @@ class _Run:
             return writer.start()
         except Exception as error:
             self.driver.close()
+            self.resources.close()
             clear = clear_error(error, str(self.driver.root.parent))
             if clear is error:
                 raise
@@ -205,6 +235,14 @@ class _Run:
 
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         self._run(epoch, lambda query, plan: self.jobs.run(query, plan, batch), final=False)
+
+    def _close(self) -> None:
+        self.resources.close()
+        self.jobs.close()
+
+    def _progress(self) -> Mapping[str, Any] | None:
+        """Return Spark's report of the newest micro-batch that it has committed."""
+        return None if self.handle is None else self.handle.lastProgress
 
     def _finish(self) -> None:
         last = self.driver.last

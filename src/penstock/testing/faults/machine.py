@@ -17,10 +17,11 @@ from typing import Any
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.runtime.driver import Driver, EpochResult
+from penstock.runtime.switch import window_of
 from penstock.sinks.staging import read_staged
 from penstock.state.disk import Disk
 from penstock.state.files import FileSystem, LocalFiles, in_place_of_local
-from penstock.testing.faults.scenario import EPOCH_SECONDS, TIGHT, Scenario, replaced
+from penstock.testing.faults.scenario import EPOCH_SECONDS, TIGHT, Moves, Scenario, replaced
 from penstock.testing.faults.shapes import Layout
 from penstock.testing.runner import Batch, frame_splits, run_stages
 
@@ -136,13 +137,24 @@ class Life:
             self.step()
 
     def step(self) -> EpochResult:
-        """Run the next epoch, with the rescale that comes before it."""
+        """Run the next epoch, with the rescale and the moves that come before it."""
         epoch = self.next_epoch
         instances = self.scenario.rescales.get(epoch)
         if instances is not None:
             last = len(self.driver.query.subqueries) - 1
             self.driver.rescale(last, instances)
+        if epoch in self.scenario.moves:
+            self._move(self.scenario.moves[epoch])
         return self.run(epoch)
+
+    def _move(self, moves: Moves) -> None:
+        layout = self.driver.layout
+        for subquery in [s.id for s in self.driver.query.subqueries]:
+            owners = layout.upcoming(subquery)
+            if layout.movable(subquery) and owners.instances > 1:
+                windows = window_of(self.driver.query, subquery) is not None
+                protocol = moves.protocol if windows else "state"
+                self.driver.move(subquery, moves.of(owners), protocol=protocol)
 
     def run(self, epoch: int) -> EpochResult:
         """Run an epoch, or publish it again if it was committed before."""

@@ -15,12 +15,16 @@ from typing import Any
 import polars as pl
 
 from penstock.exchange.placement import placement_of
+from penstock.operators.chunks import PANE
 from penstock.operators.hashing import BUCKET
 from penstock.operators.kernel import UNTIL
 from penstock.operators.kernels import kernel_of
 from penstock.operators.panes import NOT_STARTED
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.compiled import CompiledQuery
+from penstock.plan.tails import state_folder
+from penstock.query.nodes import Aggregate
+from penstock.query.windows import TimeWindow
 from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
 from penstock.state.files import FileSystem, LocalFiles, Place, place_of
@@ -139,7 +143,15 @@ def state_rows(root: Place, query: CompiledQuery, last: Manifest, number: int) -
     """Return an operator's state as sorted texts of rows, each with its bucket."""
     name, everything = query.operator_name(number), BucketSet(((0, query.buckets),))
     folder = root / "state" / name
-    deltas = [read_segment(folder, ref, everything) for ref in last.segments.get(name, ())]
+    deltas = []
+    for ref, end in last.lineages(name):
+        delta = read_segment(folder, ref, everything)
+        if end is not None:  # later rows of a tail are the new owner's, too
+            node = query.nodes[number]
+            assert isinstance(node, Aggregate)
+            assert isinstance(node.window, TimeWindow)
+            delta = delta.filter(pl.col(PANE) * node.window.pane_us < end)
+        deltas.append(delta)
     if not deltas:
         return ()
     watermark = last.watermarks.get(name, NOT_STARTED)
@@ -297,7 +309,7 @@ def missing_history(machine: Machine, files: FileSystem) -> list[str]:
                 continue
             for operator, refs in manifest.segments.items():
                 for ref in refs:
-                    place = root / "state" / operator / ref.name
+                    place = root / "state" / state_folder(operator) / ref.name
                     place.read_checked(size=ref.bytes, digest=ref.sha256)
         return wrong
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,8 +17,10 @@ import polars as pl
 
 from penstock.compiler import STRATEGIES
 from penstock.config import Config
+from penstock.plan.buckets import BucketMap
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.stream import Sinks
+from penstock.runtime import operator_state
 from penstock.state import compaction, retention
 from penstock.testing.faults.shapes import COLUMNS, SHAPES, Layout, Shape, built, compiled
 from penstock.testing.runner import Batch
@@ -28,12 +30,38 @@ EPOCHS = 10
 EPOCH_SECONDS = 7.0
 """How far the clock goes from one epoch to the next."""
 _ORIGIN = datetime(2024, 1, 1)
+WINDOWED = ("tumbling", "sliding", "kept", "chained", "united", "split", "idle")
+"""The shapes with aggregates over windows of time."""
 TIGHT: tuple[tuple[Any, str, Any], ...] = (
     (retention, "SWEEP", 4),
     (compaction, "EAGER", 2),
     (compaction, "LAZY", 2),
+    (operator_state, "_MANY", 0),
 )
 """Limits that only long runs would reach, set so low that short ones do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Some buckets of every subquery go to other instances.
+
+    Attributes:
+        first: The first of the buckets.
+        step: How far it is from one to the next.
+        shift: How many instances further they go.
+        protocol: How their state moves; it is read where windows cannot be finished.
+    """
+
+    first: int
+    step: int
+    shift: int
+    protocol: str
+
+    def of(self, owners: BucketMap) -> dict[int, int]:
+        """Return the new owner of each bucket that moves."""
+        buckets, count = range(self.first, len(owners.owners), self.step), owners.instances
+        shift = 1 + self.shift % (count - 1) if count > 1 else 0
+        return {b: (owners.owners[b] + shift) % count for b in buckets}
 
 
 @dataclass(frozen=True)
@@ -46,6 +74,7 @@ class Scenario:
         rows: The rows of each source, by epoch.
         layout: How the query is spread at first.
         rescales: Other numbers of instances, by the epoch before which they come.
+        moves: Moves of buckets, by the epoch before which they come.
         retain_epochs: How many epochs back the state can be read.
         retain_seconds: For how many seconds it can be.
         finish: Whether the last epoch ends the input.
@@ -56,6 +85,7 @@ class Scenario:
     rows: tuple[tuple[tuple[Row, ...], ...], ...]
     layout: Layout
     rescales: Mapping[int, int]
+    moves: Mapping[int, Moves]
     retain_epochs: int
     retain_seconds: int
     finish: bool
@@ -120,9 +150,11 @@ def any_layout(choice: random.Random) -> Layout:
 @lru_cache(maxsize=64)
 def scenario_of(seed: int, epochs: int = EPOCHS, kind: str | None = None) -> Scenario:
     """Return the scenario of a seed."""
-    choice = random.Random(f"scenario {seed}")
-    kind = kind or choice.choice(list(SHAPES))
-    layout = any_layout(choice)
+    choice, moving = random.Random(f"scenario {seed}"), random.Random(f"moves {seed}")
+    drawn, layout = kind or choice.choice(list(SHAPES)), any_layout(choice)
+    busy = moving.random() < 0.3  # windows that are always on their way from one to the other
+    kind = moving.choice(WINDOWED) if busy and kind is None else drawn
+    layout = replace(layout, instances=moving.choice((2, 3))) if busy else layout
     rescales = {e: choice.choice((1, 1, 2, 3)) for e in range(1, epochs) if choice.random() < 0.15}
     return Scenario(
         seed=seed,
@@ -130,10 +162,25 @@ def scenario_of(seed: int, epochs: int = EPOCHS, kind: str | None = None) -> Sce
         rows=_rows(choice, epochs, SHAPES[kind]),
         layout=layout,
         rescales=rescales,
+        moves=_moves(moving, epochs, 0.6 if busy else 0.2),
         retain_epochs=choice.choice((1, 2, 3)),
         retain_seconds=choice.choice((0, 0, 10)),
         finish=choice.random() < 0.3,
     )
+
+
+def _moves(choice: random.Random, epochs: int, share: float) -> dict[int, Moves]:
+    protocols = ("window", "window", "window", "state", "auto")
+    return {
+        epoch: Moves(
+            choice.randrange(2),
+            choice.choice((1, 2)),
+            choice.choice((1, 2)),
+            choice.choice(protocols),
+        )
+        for epoch in range(1, epochs)
+        if choice.random() < share
+    }
 
 
 def _rows(

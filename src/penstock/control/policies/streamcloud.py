@@ -1,0 +1,292 @@
+"""StreamCloud's Elastic Manager (figure 12): sizes by mean utilisation, balance by its deviation.
+
+For each subquery: if the mean is out of [lower, upper], another number of instances; if the
+deviation is above the imbalance that is allowed, buckets move. Both together are one change.
+
+Laws: a breach counts once it was there in `PATIENCE` views in a row; a subquery never shrinks to a
+size whose expected utilisation is above the target, so that growing again does not follow at once;
+growing stops at the last size whose expected utilisation is not below ``lower``, but is by one
+instance at least, since an instance that is too small cannot show how much more there is to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from penstock.control.bounds import most_instances, needed_for_memory
+from penstock.control.decision import Decision, Memory
+from penstock.control.elastic import Elastic
+from penstock.control.placing import (
+    Placed,
+    balanced,
+    deviation,
+    hottest,
+    known_loads,
+    mean,
+    resized,
+)
+from penstock.control.view import SubqueryView, View
+from penstock.plan.changes import Change
+
+PATIENCE = 2
+"""In how many views in a row a threshold must be breached before something is done."""
+_NEAR = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Size:
+    """A size that is wanted, and why; ``urgent`` does not wait for a second view."""
+
+    instances: int
+    breach: str = ""
+    why: str = ""
+    urgent: bool = False
+
+
+class StreamCloud:
+    """The Elastic Manager with a user's rules."""
+
+    name = "streamcloud"
+
+    def __init__(self, rules: Elastic) -> None:
+        """Decide by some rules."""
+        self.rules = rules
+
+    def decide(self, view: View, memory: Memory) -> Decision:
+        """Return what to change after an epoch, and why."""
+        plan: list[Change] = []
+        reasons: list[str] = []
+        after: dict[str, Any] = {}
+        pressed = self._pressed(view)
+        for subquery in view.subqueries:
+            past = memory.get(subquery.name, {})
+            size = self._size(view, subquery, pressed=subquery.id == pressed)
+            known = not view.recovering  # loads of a recovery are no sign of what will be
+            uneven = known and self._uneven(subquery)
+            now = _counted(past, view.epoch, size.breach if known else "", uneven)
+            after[subquery.name] = now
+            change, why = self._subquery(subquery, size, now)
+            plan += [change] if change else []
+            reasons += why
+        if not reasons:
+            seen = view.subqueries and not view.recovering
+            reasons = ["no threshold is breached" if seen else "the loads are not known yet"]
+        return Decision(plan=tuple(plan), memory=after, reasons=tuple(reasons))
+
+    def _uneven(self, subquery: SubqueryView) -> bool:
+        """Return whether buckets should move, by loads that are no accident of an epoch or two."""
+        steady = subquery.movable and subquery.epochs >= self.rules.smoothing
+        return steady and deviation(subquery.utilisations) > self.rules.imbalance
+
+    def _pressed(self, view: View) -> int | None:
+        """Return the subquery that must grow because all stages together take too long."""
+        if view.busy_share <= self.rules.upper:
+            return None
+        able = [s for s in view.subqueries if not s.fixed and s.instances]
+        able = [s for s in able if len(s.instances) < most_instances(view, s, self.rules)]
+        most = max(able, key=lambda s: (mean(s.utilisations), -s.id), default=None)
+        return None if most is None else most.id
+
+    def _size(self, view: View, subquery: SubqueryView, *, pressed: bool) -> _Size:
+        """Return the size that a subquery should have: ComputeNewConfiguration."""
+        rules, now, used = self.rules, len(subquery.instances), mean(subquery.utilisations)
+        if subquery.fixed:
+            return _Size(instances=now)
+        most = most_instances(view, subquery, rules)
+        memory = min(needed_for_memory(subquery, rules), most)
+        least = max(min(rules.min, most), memory)
+        if now < memory:
+            why = f"its state needs {memory} instances of {rules.memory_bytes} bytes"
+            return _Size(instances=memory, breach="memory", why=why, urgent=True)
+        if now < least or now > rules.max:
+            why = f"{rules.min} to {rules.max} instances are asked for"
+            fits = max(least, min(now, rules.max))
+            return _Size(instances=fits, breach="bounds", why=why, urgent=True)
+        if used > rules.upper:
+            why = f"mean utilisation {used:.2f} is above {rules.upper:.2f}"
+            grown = max(now, min(larger(now, used, rules), most))
+            return _Size(instances=grown, breach="above", why=why)
+        if pressed:
+            why = (
+                f"the stages of an epoch together are busy for {view.busy_share:.2f} of the time, "
+                f"above {rules.upper:.2f}, and this one is the busiest"
+            )
+            factor = _relief(view, subquery, rules)
+            grown = now + 1 if rules.provisioning == "individual" else ceil(now * factor - _NEAR)
+            grown = max(now + 1, grown)
+            return _Size(instances=max(now, min(grown, most)), breach="pressure", why=why)
+        if used < rules.lower:
+            why = f"mean utilisation {used:.2f} is below {rules.lower:.2f}"
+            fewer = max(min(smaller(now, used, rules), now), least)
+            while fewer < now and _too_tight(view, subquery, fewer, rules):
+                fewer += 1
+            return _Size(instances=fewer, breach="below" if fewer < now else "", why=why)
+        return _Size(instances=now)
+
+    def _subquery(
+        self, subquery: SubqueryView, size: _Size, counted: Mapping[str, Any]
+    ) -> tuple[Change | None, list[str]]:
+        """Return the change of one subquery, if any, and what there is to say."""
+        ripe = size.urgent or counted["views"] >= PATIENCE
+        reasons: list[str] = []
+        if size.breach and ripe:
+            change, text = self._rescaled(subquery, size)
+            reasons += [f"{subquery.name}: {text}"]
+            if change is not None:
+                return change, reasons
+        if counted["uneven"] >= PATIENCE:
+            change, text = self._rebalanced(subquery)
+            return change, [*reasons, f"{subquery.name}: {text}"]
+        return None, reasons
+
+    def _rescaled(self, subquery: SubqueryView, size: _Size) -> tuple[Change | None, str]:
+        now, rules = len(subquery.instances), self.rules
+        if size.instances == now:
+            return None, f"{size.why}, but it has {_many(now)}, the most it can have"
+        useless = _useless(subquery, size, rules)
+        if useless:
+            return None, f"{size.why}, but {useless}"
+        placed = resized(subquery, size.instances)
+        if placed is None:
+            return None, f"{size.why}, but an instance that would go still has buckets on their way"
+        loads = known_loads(subquery)
+        if loads is not None and placed.deviation > rules.imbalance:
+            placed = balanced(
+                placed,
+                loads,
+                frozen=subquery.moving,
+                enough=rules.imbalance,
+                improvement=rules.improvement,
+            )
+        why = f"{size.why}; {_many(now)} -> {size.instances}{_aim(size, placed, rules)}"
+        return self._change(subquery, placed, "rescale", why), why
+
+    def _rebalanced(self, subquery: SubqueryView) -> tuple[Change | None, str]:
+        rules = self.rules
+        uneven = deviation(subquery.utilisations)
+        why = f"deviation {uneven:.2f} of the utilisation is above {rules.imbalance:.2f}"
+        loads = known_loads(subquery)
+        if loads is None:
+            return None, f"{why}, but its buckets cannot be moved one by one"
+        now = Placed(owners=subquery.owners, utilisations=subquery.utilisations)
+        placed = balanced(
+            now,
+            loads,
+            frozen=subquery.moving,
+            enough=rules.imbalance,
+            improvement=rules.improvement,
+        )
+        left = "" if placed.deviation <= rules.imbalance else f"; {stuck(subquery)}"
+        if placed.deviation > uneven * (1 - rules.improvement) or placed.owners == subquery.owners:
+            return None, f"{why}, but no move of a bucket improves it enough{left}"
+        moved = sum(1 for _ in subquery.owners.moved(placed.owners))
+        why = f"{why}; {moved} buckets move and leave {placed.deviation:.2f}{left}"
+        return self._change(subquery, placed, "rebalance", why), why
+
+    def _change(self, subquery: SubqueryView, placed: Placed, kind: str, why: str) -> Change:
+        return Change(
+            subquery=subquery.id,
+            owners=placed.owners,
+            kind=kind,
+            cause=self.name,
+            reason=why,
+            protocol=self.rules.protocol,
+        )
+
+
+def larger(now: int, used: float, rules: Elastic) -> int:
+    """Return the size to grow to when the mean utilisation is above the upper threshold.
+
+    >>> larger(4, 0.93, Elastic()), larger(4, 0.93, Elastic(provisioning="individual"))
+    (7, 5)
+    """
+    if rules.provisioning == "individual":
+        return now + 1
+    size = ceil(now * used / rules.target - _NEAR)
+    while size > now + 1 and now * used / size < rules.lower:
+        size -= 1
+    return max(size, now + 1)
+
+
+def smaller(now: int, used: float, rules: Elastic) -> int:
+    """Return the size to shrink to when the mean utilisation is below the lower threshold.
+
+    >>> smaller(10, 0.3, Elastic()), smaller(10, 0.3, Elastic(provisioning="individual"))
+    (5, 9)
+    >>> smaller(2, 0.45, Elastic()), smaller(2, 0.45, Elastic(provisioning="individual"))
+    (2, 2)
+    """
+    least = max(1, ceil(now * used / rules.target - _NEAR))
+    return max(least, now - 1) if rules.provisioning == "individual" else least
+
+
+def _relief(view: View, subquery: SubqueryView, rules: Elastic) -> float:
+    """Return by which factor a subquery must grow for the stages to take the target's share."""
+    used = mean(subquery.utilisations) * rules.instance_cores
+    left = used - (view.busy_share - rules.target)
+    return min(2.0, used / left) if left > 0 else 2.0
+
+
+def _too_tight(view: View, subquery: SubqueryView, instances: int, rules: Elastic) -> bool:
+    """Return whether a smaller size would soon have to grow again."""
+    slowest, hot = max(subquery.utilisations), hottest(subquery)
+    used = sum(subquery.utilisations) / instances
+    worst = max(used, hot[1] if hot else 0.0)
+    share = view.busy_share + (used - mean(subquery.utilisations)) * rules.instance_cores
+    calm = (rules.target + rules.upper) / 2
+    return worst > max(rules.upper, slowest) or share > max(calm, view.busy_share)
+
+
+def _useless(subquery: SubqueryView, size: _Size, rules: Elastic) -> str:
+    """Return why more instances would not help, if they would not: one bucket is all the load."""
+    hot = hottest(subquery)
+    if hot is None or size.breach not in ("above", "pressure"):
+        return ""
+    fair = 1 - len(subquery.instances) / size.instances
+    if hot[1] < max(subquery.utilisations) * (1 - min(rules.improvement, fair / 2)):
+        return ""
+    return f"{size.instances} instances would be no better: {stuck(subquery)}"
+
+
+def stuck(subquery: SubqueryView) -> str:
+    """Return why the load of a subquery cannot be spread better."""
+    found = hottest(subquery)
+    if found is None:
+        return "the load of its buckets is not known"
+    bucket, load = found
+    if load > mean(subquery.utilisations):
+        return (
+            f"bucket {bucket} alone takes {load:.2f} of an instance, and one bucket cannot be split"
+        )
+    return f"the largest bucket, {bucket}, takes {load:.2f} of an instance"
+
+
+def _many(instances: int) -> str:
+    return f"{instances} instance{'s' * (instances != 1)}"
+
+
+def _aim(size: _Size, placed: Placed, rules: Elastic) -> str:
+    if size.breach == "above" and rules.provisioning == "load-aware":
+        return f" for the target of {rules.target:.2f}"
+    if size.breach in ("above", "below", "pressure"):
+        return f", which leaves {mean(placed.utilisations):.2f}"
+    return ""
+
+
+def _counted(
+    past: Mapping[str, Any], epoch: int, breach: str, uneven: bool
+) -> dict[str, int | str]:
+    """Return for how many views in a row thresholds have been breached, this one included."""
+    following = past.get("epoch") == epoch - 1
+    same = following and past.get("breach") == breach
+    views = (past["views"] if same else 0) + 1 if breach else 0
+    before = past["uneven"] if following else 0
+    return {
+        "epoch": epoch,
+        "breach": breach,
+        "views": views,
+        "uneven": before + 1 if uneven else 0,
+    }

@@ -1,0 +1,45 @@
+"""A balance that a user asks for: as a policy would do it, whatever the thresholds say."""
+
+from __future__ import annotations
+
+from penstock.control.placing import Placed, balanced, deviation, known_loads
+from penstock.control.view import SubqueryView
+from penstock.plan.changes import Change
+
+
+def rebalanced(subquery: SubqueryView, *, protocol: str = "auto") -> tuple[Change | None, str]:
+    """Return the change that makes the instances of a subquery alike, and a sentence about it.
+
+    Args:
+        subquery: The subquery and its load.
+        protocol: How state moves.
+
+    Returns:
+        The change, or None if there is nothing to do or nothing can be done; the sentence says so.
+    """
+    name, uneven = subquery.name, deviation(subquery.utilisations)
+    if len(subquery.instances) < 2:
+        return None, f"{name} has one instance, so there is nothing to balance"
+    if not subquery.movable:
+        return None, f"{name} has no buckets that can be moved one by one"
+    loads = known_loads(subquery)
+    if loads is None:
+        return None, f"the load of the buckets of {name} is not known yet"
+    now = Placed(owners=subquery.owners, utilisations=subquery.utilisations)
+    placed = balanced(now, loads, frozen=subquery.moving)
+    moved = sum(1 for _ in subquery.owners.moved(placed.owners))
+    if not moved:
+        return None, f"no move of a bucket would make the instances of {name} more alike"
+    sentence = (
+        f"{name}: {moved} buckets move, so that the deviation of the utilisation goes from "
+        f"{uneven:.3f} to {placed.deviation:.3f}"
+    )
+    change = Change(
+        subquery=subquery.id,
+        owners=placed.owners,
+        kind="rebalance",
+        cause="user",
+        reason=f"the deviation of its utilisation was {uneven:.3f}",
+        protocol=protocol,
+    )
+    return change, sentence

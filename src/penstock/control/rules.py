@@ -1,0 +1,60 @@
+"""The user's rules as text: ``min=1,max=8,target=0.6``, on the command line and in settings."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from penstock.control.elastic import Elastic, elastic
+from penstock.errors import QueryError
+
+_WORDS = {"true": True, "false": False}
+
+
+def parse_rules(text: str, **more: Any) -> Elastic:
+    """Return the rules that a text gives; names and meanings are those of `Elastic`.
+
+    Args:
+        text: Names and values, separated by commas; empty for the rules as they are.
+        more: Rules that win over the text.
+
+    >>> parse_rules("min=2, max=8, target=0.7, policy=streamcloud").max
+    8
+    >>> parse_rules("maximum=8,target=high")
+    Traceback (most recent call last):
+    ...
+    penstock.errors.QueryError: the query has 2 mistakes:
+      1. elastic: unknown rule 'maximum'; did you mean 'max'?
+      2. elastic: target must be a number; target='high'
+    """
+    kinds = {field.name: str(field.type) for field in fields(Elastic)}
+    problems: list[str] = []
+    given: dict[str, Any] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = (side.strip() for side in part.partition("="))
+        if name not in kinds:
+            problems.append(f"elastic: unknown rule {name!r}; {_meant(name, list(kinds))}")
+            continue
+        try:
+            given[name] = _value(value, kinds[name])
+        except ValueError:
+            wanted = {"int": "a whole number", "float": "a number"}.get(
+                kinds[name], "true or false"
+            )
+            problems.append(f"elastic: {name} must be {wanted}; {name}={value!r}")
+    if problems:
+        raise QueryError(problems=problems)
+    return elastic(**given | more)
+
+
+def _value(text: str, kind: str) -> Any:
+    if kind == "bool":
+        if text.lower() not in _WORDS:
+            raise ValueError(text)
+        return _WORDS[text.lower()]
+    return {"int": int, "float": float}.get(kind, str)(text)
+
+
+def _meant(name: str, known: list[str]) -> str:
+    close = [k for k in known if k.startswith(name[:3]) or name.startswith(k)]
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
