@@ -29,11 +29,11 @@ from penstock.testing.faults.oracle import (
     outcome_of,
     unnamed_files,
 )
-from penstock.testing.faults.scenario import Scenario, scenario_of
+from penstock.testing.faults.scenario import Moves, Scenario, scenario_of
 from penstock.testing.faults.shapes import Layout
 
 EPOCH = 4
-"""The epoch in which faults come: it compacts, publishes, retires and sweeps."""
+"""The epoch in which faults come: it compacts, publishes, retires, sweeps and moves windows."""
 LAST = 5
 _PREFIX = "penstock-faults-run-"
 _SEED = 1
@@ -48,9 +48,9 @@ class Stage:
         found = scenario_of(_SEED, LAST + 1, "split")
         self.scenario: Scenario = replace(
             found,
-            layout=Layout(),
+            layout=Layout(instances=2),
             rescales={},
-            moves={},
+            moves={epoch: Moves(0, 1, 1, "window") for epoch in (EPOCH - 1, EPOCH)},
             retain_epochs=1,
             retain_seconds=0,
             finish=False,

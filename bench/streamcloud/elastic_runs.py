@@ -1,9 +1,8 @@
 """What the elastic figures share: instances of a small part of a core, and a load in their units.
 
-The paper has a machine for each instance. Here an instance may use `INSTANCE_CORES` of a core, so
-that ten of them fit into two cores; utilisation is a share of that, as for the controller. What a
-row costs is measured first, so that a load can be given in instances, on a fast machine or a slow
-one.
+The paper has a machine for each instance. Here an instance may use a small part of a core, so that
+ten of them fit into two cores; utilisation is a share of that, as for the controller. What a row
+costs is measured first, so that a load can be given in instances, on a fast machine or a slow one.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,14 +21,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SLOTS = 2
-EVERY = 1.25
-INSTANCE_CORES = 0.08
-CAPACITY_SECONDS = EVERY * INSTANCE_CORES
-"""How long an instance may be busy in an epoch."""
 STATEFUL = 1
 """The subquery that is watched: the one with the stateful operator, as in the paper."""
 LIMIT_SECONDS = 420.0
 _PROBE_INSTANCES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How often an epoch begins, what an instance may use, and how many there are."""
+
+    every: float
+    instance_cores: float
+    instances: int
+
+    @property
+    def capacity_seconds(self) -> float:
+        """How long an instance may be busy in an epoch."""
+        return self.every * self.instance_cores
+
+
+FULL = Scale(every=1.25, instance_cores=0.08, instances=10)
+QUICK = Scale(every=0.5, instance_cores=0.12, instances=6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +52,14 @@ class Cost:
     fixed_seconds: float
     row_seconds: float
 
-    def rows(self, utilisation: float, instances: float) -> int:
+    def rows(self, scale: Scale, utilisation: float, instances: float) -> int:
         """Return the rows of an epoch that keep so many instances busy to some utilisation.
 
-        >>> Cost(fixed_seconds=0.01, row_seconds=1e-5).rows(0.6, 2)
+        >>> Cost(fixed_seconds=0.01, row_seconds=1e-5).rows(FULL, 0.6, 2)
         10000
         """
-        busy = max(0.1 * CAPACITY_SECONDS, utilisation * CAPACITY_SECONDS - self.fixed_seconds)
+        capacity = scale.capacity_seconds
+        busy = max(0.1 * capacity, utilisation * capacity - self.fixed_seconds)
         return max(100, round(instances * busy / self.row_seconds))
 
 
@@ -55,10 +69,10 @@ _COSTS: dict[int, Cost] = {}
 def cost_of_rows(spark: "SparkSession", folder: Path, log: Callable[[str], None]) -> Cost:
     """Measure what rows cost; once in a process."""
     if 0 not in _COSTS:
-        few, many, each = 600, 6_000, 4
+        few, many, each = 600, 6_000, 3
         sizes = [few] * (2 + each) + [many] * each
         loads = [Load(rows=size * _PROBE_INSTANCES) for size in sizes]
-        rows = write_epochs(folder / "probe-input", load_epochs(loads, seconds=EVERY))
+        rows = write_epochs(folder / "probe-input", load_epochs(loads))
         run = run_query(
             spark,
             heavy_callers(stream_of(folder / "probe-input")),
@@ -87,18 +101,19 @@ def run_loads(
     folder: Path,
     loads: Sequence[Load],
     *,
+    scale: Scale,
     instances: int,
     elastic: Any = None,
 ) -> Run:
-    """Run the query on an epoch of each load, at the pace of `EVERY`."""
-    rows = write_epochs(folder / "input", load_epochs(loads, seconds=EVERY))
+    """Run the query on an epoch of each load, at the pace of a scale."""
+    rows = write_epochs(folder / "input", load_epochs(loads, seconds=scale.every))
     return run_query(
         spark,
         heavy_callers(stream_of(folder / "input")),
         folder / "run",
         rows=rows,
         limit_seconds=LIMIT_SECONDS,
-        every=EVERY,
+        every=scale.every,
         instances={STATEFUL: instances},
         elastic=elastic,
     )
@@ -117,15 +132,17 @@ class Point:
     rows_per_second: float
 
 
-def points(run: Run, first: int = 0) -> list[Point]:
+def points(run: Run, scale: Scale, first: int = 0) -> list[Point]:
     """Return the epochs of a run from `first` on, in seconds since then."""
     epochs = [e for e in run.epochs if e.epoch >= first]
-    return [_point(epoch, epochs[0].at) for epoch in epochs]
+    return [_point(epoch, epochs[0].at, scale) for epoch in epochs]
 
 
-def _point(epoch: EpochStatistics, begun: float) -> Point:
+def _point(epoch: EpochStatistics, begun: float, scale: Scale) -> Point:
     load = load_of(epoch, STATEFUL)
-    shares = [i.busy_seconds / (epoch.interval_seconds * INSTANCE_CORES) for i in load.instances]
+    shares = [
+        i.busy_seconds / (epoch.interval_seconds * scale.instance_cores) for i in load.instances
+    ]
     rows = [i.rows for i in load.instances]
     return Point(
         epoch=epoch.epoch,
@@ -138,16 +155,15 @@ def _point(epoch: EpochStatistics, begun: float) -> Point:
     )
 
 
-def parameters(cost: Cost, **more: float | int | str) -> dict[str, float | int | str]:
+def parameters(cost: Cost, scale: Scale) -> dict[str, float | int | str]:
     """Return what the elastic figures tell of their runs."""
     return {
-        "seconds between epochs": EVERY,
-        "cores of an instance": INSTANCE_CORES,
+        "seconds between epochs": scale.every,
+        "cores of an instance": scale.instance_cores,
         "slots": SLOTS,
         "keys": 10_000,
         "ms of an instance in an epoch without rows": round(1000 * cost.fixed_seconds, 2),
         "µs of a row": round(1e6 * cost.row_seconds, 2),
-        **more,
     }
 
 

@@ -14,14 +14,14 @@ import numpy as np
 
 import penstock as ps
 from bench.streamcloud.elastic_runs import (
-    CAPACITY_SECONDS,
-    EVERY,
-    INSTANCE_CORES,
+    FULL,
+    QUICK,
     SLOTS,
     STATEFUL,
     USER_OPERATOR,
     Cost,
     Point,
+    Scale,
     cost_of_rows,
     parameters,
     points,
@@ -84,12 +84,13 @@ class Provisioned:
 
     run: Run
     cost: Cost
+    scale: Scale
     loads: tuple[float, ...]
 
     @property
     def points(self) -> list[Point]:
         """The epochs after the warm-up."""
-        return points(self.run, WARM)
+        return points(self.run, self.scale, WARM)
 
     @property
     def steps(self) -> list[Step]:
@@ -102,7 +103,7 @@ class Provisioned:
         ]
 
     def _used(self, first: int, end: int) -> float:
-        found = [p.mean for p in points(self.run) if first <= p.epoch < end]
+        found = [p.mean for p in points(self.run, self.scale) if first <= p.epoch < end]
         return float(np.mean(found)) if found else float("nan")
 
     def _after(self, epoch: int, end: int) -> float:
@@ -125,8 +126,16 @@ def _rising(
     if key not in _RUNS:
         ramp = QUICK_RISING if quick else RISING
         with session(SLOTS) as spark:
-            _RUNS[key] = _run(spark, folder, ramp.loads(), provisioning, instances=1, log=log)
+            cost = cost_of_rows(spark, folder, log)
+            _RUNS[key] = _run(
+                spark, folder, ramp.loads(), provisioning, cost, _scale(quick), instances=1
+            )
+        log(f"{provisioning}: {_sizes(_RUNS[key])}")
     return _RUNS[key]
+
+
+def _scale(quick: bool) -> Scale:
+    return QUICK if quick else FULL
 
 
 def _run(
@@ -134,16 +143,14 @@ def _run(
     folder: Path,
     loads: Sequence[float],
     provisioning: str,
+    cost: Cost,
+    scale: Scale,
     *,
     instances: int,
-    log: Callable[[str], None],
 ) -> Provisioned:
-    cost = cost_of_rows(spark, folder, log)
     padded = [loads[0]] * WARM + list(loads)
     # Each instance has a fixed cost; how many there will be is not known, so it is left out here.
-    rows = [
-        Load(rows=max(100, round(load * CAPACITY_SECONDS / cost.row_seconds))) for load in padded
-    ]
+    factor = scale.capacity_seconds / cost.row_seconds
     rules = ps.elastic(
         min=1,
         max=MOST,
@@ -152,15 +159,19 @@ def _run(
         target=TUT,
         imbalance=0.25,
         provisioning=provisioning,
-        instance_cores=INSTANCE_CORES,
+        instance_cores=scale.instance_cores,
         smoothing=2,
-        cooldown_seconds=2 * EVERY,
+        cooldown_seconds=2 * scale.every,
     )
-    place = folder / f"{provisioning}-{instances}-{len(loads)}"
-    run = run_loads(spark, place, rows, instances=instances, elastic=rules)
-    found = Provisioned(run=run, cost=cost, loads=tuple(loads))
-    log(f"{provisioning}: {_sizes(found)}")
-    return found
+    run = run_loads(
+        spark,
+        folder / f"{provisioning}-{instances}-{len(loads)}",
+        [Load(rows=max(100, round(load * factor))) for load in padded],
+        scale=scale,
+        instances=instances,
+        elastic=rules,
+    )
+    return Provisioned(run=run, cost=cost, scale=scale, loads=tuple(loads))
 
 
 def individual(folder: Path, *, quick: bool, log: Callable[[str], None]) -> Measured:
@@ -209,9 +220,11 @@ def _wobble(folder: Path, log: Callable[[str], None]) -> Provisioned:
     """Run a load that wobbles around the upper threshold of three instances."""
     with session(SLOTS) as spark:
         cost = cost_of_rows(spark, folder, log)
-        edge = 3 * (UUT - cost.fixed_seconds / CAPACITY_SECONDS)
+        edge = 3 * max(0.1, UUT - cost.fixed_seconds / FULL.capacity_seconds)
         loads = [edge * (1.0 + WOBBLE * sin(2 * pi * i / 5)) for i in range(32)]
-        return _run(spark, folder, loads, "load-aware", instances=3, log=log)
+        found = _run(spark, folder, loads, "load-aware", cost, FULL, instances=3)
+    log(f"wobbling: {_sizes(found)}")
+    return found
 
 
 def _wobble_text(found: Provisioned) -> str:
@@ -226,7 +239,10 @@ def decommissioning(folder: Path, *, quick: bool, log: Callable[[str], None]) ->
     ramp = QUICK_FALLING if quick else FALLING
     begin = 3 if quick else 9
     with session(SLOTS) as spark:
-        found = _run(spark, folder, ramp.loads(), "load-aware", instances=begin, log=log)
+        cost = cost_of_rows(spark, folder, log)
+        found = _run(
+            spark, folder, ramp.loads(), "load-aware", cost, _scale(quick), instances=begin
+        )
     steps = found.steps
     fewer = [step for step in steps if step.change.after < step.change.before]
     inside = [step for step in fewer if LUT - 0.05 <= step.after <= UUT]
@@ -296,4 +312,4 @@ def _parameters(found: Provisioned) -> dict[str, float | int | str]:
         "epochs": len(found.loads),
         "load in instances": f"{found.loads[0]:.1f} to {found.loads[-1]:.1f}",
     }
-    return parameters(found.cost) | more
+    return parameters(found.cost, found.scale) | more

@@ -23,16 +23,26 @@ def run(figures: str, *, quick: bool, out: Path | None, log: Callable[[str], Non
         quick: A short form of each, which shows the way and not the figures.
         out: Where JSON, PNG and HTML go; nowhere unless given.
         log: Takes messages.
+
+    Raises:
+        FigureError: Some figures could not be measured; the others have been written.
     """
-    results = []
+    results, failed = [], {}
     for figure in chosen(figures):
         log(f"figure {figure.name}: {figure.title}")
-        result = measure(figure, quick=quick, log=log)
+        try:
+            result = measure(figure, quick=quick, log=log)
+        except (RuntimeError, TimeoutError) as error:
+            failed[figure.name] = str(error)
+            log(f"figure {figure.name}: failed: {error}")
+            continue
         log(f"figure {figure.name}: {result.seconds:.0f} s; {result.by}")
         if out is not None:
             written = write_result(result, out)
             log(f"figure {figure.name}: wrote {', '.join(map(str, written))}")
         results.append(result)
+    if failed:
+        raise FigureError(failed)
     return results
 
 

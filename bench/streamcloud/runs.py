@@ -18,7 +18,7 @@ from penstock.observe.log import read_events
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
 from penstock.runtime.spark.session import scratch_session
-from penstock.state.files import place_of
+from penstock.state.files import Place, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,11 +142,15 @@ def run_query(
         epochs=tuple(found),
         phases={e["epoch"]: e["taskSeconds"] for e in query.epochs},
         samples=cpu.samples,
-        changes=tuple(
-            e for e in read_events(root, "reconfiguration") if isinstance(e, Reconfiguration)
-        ),
+        changes=_changes(root),
         started_at=begun,
     )
+
+
+def _changes(root: Place) -> tuple[Reconfiguration, ...]:
+    """Return each change once, as it was at its end."""
+    found = read_events(root, "reconfiguration")
+    return tuple({e.id: e for e in found if isinstance(e, Reconfiguration)}.values())
 
 
 def every_text(seconds: float) -> str:

@@ -13,6 +13,8 @@ import faults.__main__ as programme
 from faults.campaigns import crash_points, io_errors, races, simulation, zombies
 from faults.real import EPOCH, Stage, scratch
 from faults.report import Campaign, CampaignResult, percentile, table_of
+from penstock.state.files import place_of
+from penstock.state.manifests import Manifest, ManifestLog
 from penstock.testing.faults.disks import Point
 
 CAMPAIGNS: list[tuple[Campaign, int]] = [
@@ -45,6 +47,7 @@ def test_the_epoch_of_the_crash_points_does_everything() -> None:
     with scratch() as folder:
         stage = Stage(folder)
         points = stage.points()
+        tails = sum(len(manifest.tails) for manifest in _manifests(stage))
         assert not stage.truth, stage.truth.notes
     done = {(point.call, _kind(point)) for point in points}
     assert {
@@ -60,6 +63,13 @@ def test_the_epoch_of_the_crash_points_does_everything() -> None:
     merged = [p for p in points if p.call == "link" and f"/{EPOCH:012d}-" in p.path]
     assert len([p for p in merged if _kind(p) == "state"]) > 1, "nothing was compacted"
     assert any("orphan" in point.path for point in points if point.call == "unlink")
+    assert tails >= 2, "no window was on its way"
+
+
+def _manifests(stage: Stage) -> list[Manifest]:
+    """Return the manifests after the epoch and before it."""
+    log = ManifestLog(place_of(stage.folder / "checkpoint/penstock"))
+    return [manifest for epoch in (EPOCH - 1, EPOCH) if (manifest := log.read(epoch)) is not None]
 
 
 def _kind(point: Point) -> str:

@@ -187,7 +187,7 @@ class Rescale:
 
 @dataclass(frozen=True)
 class MoveBuckets:
-    """Every ``step``-th bucket, from the first on, goes ``shift`` instances further."""
+    """Every ``step``-th bucket, from the first on, goes to another instance, by ``shift``."""
 
     subquery: int
     first: int = 0
@@ -198,7 +198,8 @@ class MoveBuckets:
     def moves(self, owners: BucketMap) -> dict[int, int]:
         """Return the new owner of each bucket that moves."""
         buckets = range(self.first % len(owners.owners), len(owners.owners), self.step)
-        return {b: (owners.owners[b] + self.shift) % owners.instances for b in buckets}
+        further = 1 + self.shift % max(1, owners.instances - 1)
+        return {b: (owners.owners[b] + further) % owners.instances for b in buckets}
 
 
 @dataclass(frozen=True)

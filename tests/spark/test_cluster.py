@@ -16,8 +16,9 @@ import penstock as ps
 from penstock.compiler import compile_query
 from penstock.observe.events import ExecutorEvent
 from penstock.observe.log import read_events
-from penstock.plan.statistics import EpochStatistics
+from penstock.plan.statistics import EpochStatistics, InstanceLoad
 from penstock.query.stream import Stream
+from penstock.runtime.spark.executors import SparkExecutors
 from penstock.runtime.spark.handle import Query
 from penstock.state.files import place_of
 from penstock.testing.cluster import Cluster, cluster_session, standalone_cluster, wait_until
@@ -82,7 +83,7 @@ class Feed:
             self.epochs(1)
             return condition()
 
-        wait_until(holds, what, poll_seconds=0.3)
+        wait_until(holds, what, poll_seconds=0.3, patience_seconds=200)
 
     def check(self) -> None:
         """Stop the query and check that every window that has closed is there, once."""
@@ -93,17 +94,20 @@ class Feed:
         found = tidy(pl.read_parquet(self.folder / "out" / "**/*.parquet"))
         assert_frame_equal(found, expected(rows, closed_by=last))  # type: ignore[arg-type]
 
-    def hosts(self) -> list[dict[int, str]]:
-        """Return where the instances of the aggregate ran, epoch by epoch."""
+    def instances(self) -> list[tuple[InstanceLoad, ...]]:
+        """Return the instances of the aggregate, epoch by epoch."""
         self.query._driver.events.flush()
         root = place_of(self.folder / "checkpoint") / "penstock"
         found = [e for e in read_events(root, "statistics") if isinstance(e, EpochStatistics)]
-        return [
-            {i.instance: i.host for i in s.instances}
-            for epoch in found
-            for s in epoch.subqueries
-            if s.name == AGGREGATE
-        ]
+        return [s.instances for epoch in found for s in epoch.subqueries if s.name == AGGREGATE]
+
+    def hosts(self) -> list[dict[int, str]]:
+        """Return where the instances of the aggregate ran, epoch by epoch."""
+        return [{i.instance: i.host for i in epoch} for epoch in self.instances()]
+
+    def restored_bytes(self) -> int:
+        """Return how much state was read from segments in all."""
+        return sum(i.restored_bytes for epoch in self.instances() for i in epoch)
 
     def executor_events(self) -> list[tuple[str, str]]:
         """Return what happened to executors, and on which host."""
@@ -119,6 +123,8 @@ class Feed:
 @pytest.fixture
 def feed(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Feed]]:
     feeds: list[Feed] = []
+    executors = SparkExecutors(spark.sparkContext)
+    wait_until(lambda: executors.mark()[1] == 3, "three executors to begin with")
 
     def make(stream: Callable[[Stream], Stream] = per_minute, **options: Any) -> Feed:
         feeds.append(Feed(spark, tmp_path, stream, **options))
@@ -129,9 +135,15 @@ def feed(spark: Any, tmp_path: Path) -> Iterator[Callable[..., Feed]]:
         made.query.stop()
 
 
-def test_the_result_is_that_of_one_process(spark: Any, calls: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["files", "frames"])
+def test_the_result_is_that_of_one_process(
+    spark: Any, calls: Path, tmp_path: Path, kind: str
+) -> None:
     stream = per_minute(ps.read_parquet(calls, time="ts", max_files_per_epoch=2))
-    query = stream.write_parquet(tmp_path / "out").start(
+    reader = spark.readStream.schema("src string, x bigint, ts timestamp_ntz")
+    frames = reader.option("maxFilesPerTrigger", 2).parquet(str(calls))
+    there = stream if kind == "files" else per_minute(ps.from_spark(frames, time="ts"))
+    query = there.write_parquet(tmp_path / "out").start(
         spark, checkpoint=tmp_path / "c", available_now=True, instances=3
     )
     query.awaitTermination()
@@ -151,6 +163,7 @@ def test_instances_keep_to_their_hosts(cluster: Cluster, feed: Callable[..., Fee
     assert sorted(hosts[0].values()) == sorted(cluster.hosts), "an instance on each host"
     assert hosts[1:] == [hosts[0]] * 7
     assert [epoch["cacheHits"] for epoch in run.query.epochs[1:]] == [3] * 7
+    assert run.restored_bytes() == 0, "every instance found its state in its process"
     run.check()
 
 
@@ -159,6 +172,7 @@ def test_a_query_of_one_task_keeps_to_its_host(feed: Callable[..., Feed]) -> Non
     run.epochs(6)
     assert len({host for epoch in run.hosts() for host in epoch.values()}) == 1
     assert [epoch["cacheHits"] for epoch in run.query.epochs[1:]] == [1] * 5
+    assert run.restored_bytes() == 0
     run.check()
 
 
@@ -234,14 +248,18 @@ def test_executors_go_and_come_with_the_instances(
     run.check()
 
 
+@pytest.mark.timeout(600)
 def test_an_elastic_query_takes_executors_and_gives_them_back(
     cluster: Cluster, feed: Callable[..., Feed], tmp_path: Path
 ) -> None:
-    """Load goes up and down with a file that tells each row's work to take long."""
+    """Load goes up and down with a file that says how long the work of a row takes.
+
+    It is three times what an epoch takes without it, so that the load is the same on any machine.
+    """
     heavy = tmp_path / "heavy"
 
     def work(rows: pl.DataFrame) -> pl.DataFrame:
-        time.sleep(0.06 * rows.height if heavy.exists() else 0.0)
+        time.sleep(rows.height * float(heavy.read_text()) if heavy.exists() else 0.0)
         return rows
 
     def loaded(stream: Stream) -> Stream:
@@ -251,7 +269,9 @@ def test_an_elastic_query_takes_executors_and_gives_them_back(
     rules = ps.elastic(max=3, lower=0.15, target=0.3, upper=0.5, cooldown_seconds=1, smoothing=2)
     run = feed(loaded, elastic=rules)
     run.until(lambda: run.count("released") == 2, "two of three executors given back")
-    heavy.touch()
+    longest = max(epoch["epochSeconds"] for epoch in run.query.epochs[-3:])
+    (tmp_path / "new").write_text(str(3 * longest / 35))  # seven keys in five windows per epoch
+    (tmp_path / "new").rename(heavy)
     run.until(lambda: len(set(run.hosts()[-1].values())) == 3, "three hosts under load")
     heavy.unlink()
     run.until(lambda: run.count("released") >= 4, "executors given back again")

@@ -160,3 +160,22 @@ def test_latency_is_the_age_of_the_oldest_file_when_results_come(
     third = run_files(driver, 2, [])
     assert third.latency_seconds == third.interval_seconds
     assert told == [{0: 104 * SECOND}] * 3, "an old file that comes late makes none new"
+
+
+def test_latency_is_that_of_the_source_with_the_oldest_file(tmp_path: Path) -> None:
+    for name, at in (("a", 100.0), ("b", 103.0)):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, "x.parquet", at)
+    query = query_on(tmp_path / "a", tmp_path / "b")
+    clock = Clock()
+    clock.now = 110.0
+    driver = Driver(
+        query, tmp_path / "c", Config(fsync=False), publisher=lambda *_: None, clock=clock
+    )
+    splits = [
+        Split(source=n, ordinal=(at * SECOND, f"/{n}"), path=str(tmp_path / name / "x.parquet"))
+        for (n, _), name, at in zip(query.sources, ("a", "b"), (100, 103), strict=True)
+    ]
+    done = driver.run_epoch(0, lambda query, plan: run_stages(query, plan, splits))
+    assert done.statistics is not None
+    assert done.statistics.latency_seconds == 10.0

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from bench.streamcloud.cpu import Sample, cores_between
-from bench.streamcloud.elastic_runs import CAPACITY_SECONDS, Cost
+from bench.streamcloud.elastic_runs import FULL, Cost
 from bench.streamcloud.inputs import Load, gathered, load_epochs, write_epochs
 from bench.streamcloud.operators import Ramp
 from bench.streamcloud.page import FOLDER, PAGE, read_results, written
@@ -106,8 +106,8 @@ def test_a_load_grows_level_by_level() -> None:
 
 
 def test_rows_for_a_utilisation() -> None:
-    cost = Cost(fixed_seconds=0.1 * CAPACITY_SECONDS, row_seconds=1e-5)
-    assert cost.rows(0.6, 4) == round(4 * 0.5 * CAPACITY_SECONDS / 1e-5)
+    cost = Cost(fixed_seconds=0.1 * FULL.capacity_seconds, row_seconds=1e-5)
+    assert cost.rows(FULL, 0.6, 4) == round(4 * 0.5 * FULL.capacity_seconds / 1e-5)
 
 
 def test_processor_time_between_samples() -> None:

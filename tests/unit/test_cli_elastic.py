@@ -140,7 +140,8 @@ def shown(now: Snapshot) -> str:
 
 
 def test_shares_and_rates_are_of_the_epochs_with_the_same_instances() -> None:
-    now = snapshot([epoch(0, (2.0,)), epoch(1, (1.0, 0.2)), epoch(2, (2.0, 0.6), backlog=12)])
+    before = [epoch(0, (2.0, 2.0)), epoch(1, (2.0,)), epoch(2, (1.0, 0.2))]
+    now = snapshot([*before, epoch(3, (2.0, 0.6), backlog=12)])
     (subquery,) = now.subqueries
     assert [round(one.busy, 3) for one in subquery.instances] == [0.75, 0.2]
     assert subquery.instances[0].rows_per_second == 50.0
@@ -148,7 +149,7 @@ def test_shares_and_rates_are_of_the_epochs_with_the_same_instances() -> None:
     assert (subquery.hot_buckets[0].bucket, subquery.hot_buckets[0].share) == (1, 0.6)
     assert subquery.hot_keys[0].share == 0.25
     text = shown(now)
-    assert "here   epoch 2, 8.0 s ago" in text
+    assert "here   epoch 3, 7.0 s ago" in text
     assert "host-0  █████████···  75%" in text
     assert "backlog 12" in text
     assert "latency 7.5 s" in text
@@ -306,6 +307,8 @@ def test_windows_that_are_still_being_finished_are_waited_for(tmp_path: Path, ro
     assert wait_for(root, "mine", 0.0)[0]["outcome"] == "moving"
     assert wait_for(root, "mine", 60.0, sleep=sleep)[0]["outcome"] == "done"
     assert len(looks) == 3
+    frame = history.reconfigurations(root).filter(request="mine")
+    assert frame["outcome"].to_list() == ["done"], "the last word on each change"
 
 
 @pytest.mark.parametrize(

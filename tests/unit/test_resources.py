@@ -170,3 +170,15 @@ def test_where_spark_sizes_the_application_it_is_left_alone(executors: Pretended
     ask(resources, 1, times=2 * RELEASE_AFTER_EPOCHS)
     assert executors.requests == []
     assert not executors.told_to_end
+
+
+def test_the_end_of_a_query_gives_the_application_back_as_it_was(executors: Pretended) -> None:
+    shared = Application()
+    first = SparkResources(executors, most_executors=9, first_executors=3, application=shared)
+    second = SparkResources(executors, most_executors=9, first_executors=3, application=shared)
+    ask(first, 4)
+    ask(second, 2)
+    first.close()
+    assert executors.requests == [4, 6], "the other query still runs"
+    second.close()
+    assert executors.requests == [4, 6, 3]

@@ -102,7 +102,7 @@ class OperatorState:
         """Return the state from an older one of this process and what was added since, if any."""
         if self.placement.shared or not isinstance(self.kernel, CatchesUp):
             return None
-        found = cache.behind(key, self.refs, self.plan.last_writer)
+        found = cache.behind(key, self.refs, self.plan.writer)
         if found is None:
             return None
         state, lacking = found

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 RELEASE_AFTER_EPOCHS = 5
 """Executors are given back once so many epochs in a row could do without them."""
+_PATIENCE_SECONDS = 5.0
+"""How long the end of a query waits for the cluster manager."""
 _LOG = logging.getLogger("penstock")
 
 
@@ -125,9 +128,12 @@ class SparkResources:
         """Go back to the number of executors that there was, unless another query needs them."""
         with self._application.lock:
             self._application.slots.pop(id(self), None)
-            if self._application.requested is not None and not self._application.slots:
-                self._call(self._request, self._first)
-                self._application.requested = None
+            alone = not self._application.slots
+        if self._sizing and alone and self._application.requested is not None:
+            with suppress(Exception):  # a cluster manager that is away keeps nobody from stopping
+                restored = self._calls.submit(self._executors.request, self._first)
+                restored.result(timeout=_PATIENCE_SECONDS)
+            self._application.requested = None
         self._calls.shutdown(wait=False)
 
     def _slots_each(self) -> int:
