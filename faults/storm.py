@@ -261,13 +261,24 @@ class Storm:
             child.end()
             self.child = None
             self.tally.kills[f"driver: {whom}"] += 1
+            gone = time.monotonic()
             self._epochs(self._alive(), 1)
             self.tally.restart_ms.append(1000 * (time.monotonic() - since))
+            self._tell_restart(since, gone)
             return
         killed = _kill_one(self.cluster, victim, self.rng)
         self.tally.kills[victim if killed else "missed"] += 1
         self._epochs(child, 2)  # the one that was hit, and one more
         self.tally.recovery_ms.append(1000 * (time.monotonic() - since))
+
+    def _tell_restart(self, since: float, gone: float) -> None:
+        """Log where the time of a restart went; all clocks are the machine's monotonic one."""
+        if self.child is None:
+            return
+        names = ("ready", "started", "epoch")
+        found = [(name, told[0]["at"]) for name in names if (told := self.child.told(name))]
+        steps = [("gone", gone), *found]
+        self.log("restart: " + ", ".join(f"{name} {at - since:.0f} s" for name, at in steps))
 
     def _finish(self) -> None:
         """Let the query process all files and close its windows."""

@@ -94,8 +94,12 @@ def scalability(folder: Path, *, quick: bool, log: Callable[[str], None]) -> Mea
             + "; ".join(
                 f"{name} {_most_text(by)}, {gain[name]:.2f} times" for name, by in found.items()
             )
-            + f". The paper's twofold is not reached where it is below {LINEAR}: the JVM, the "
-            "driver and the commits need a part of the two cores too."
+            + ". With one instance the query kept at most "
+            + ", ".join(
+                f"{max(level.cpu_percent for level in by[1]):.0f} % ({name})"
+                for name, by in found.items()
+            )
+            + f" of the {SLOTS} cores busy, the JVM and the driver included."
         ),
         panels=tuple(panel for name, by in found.items() for panel in _panels(name, by)),
         parameters={

@@ -30,8 +30,7 @@ penstock bench streamcloud --figure 20b --quick            # one, in a short for
 python -m bench.streamcloud.page                           # this page, from the JSON files
 ```
 
-Each run writes JSON, a PNG and an HTML page that stands alone. The numbers below are those of the
-JSON files in [streamcloud/](streamcloud/)."""
+Each run writes JSON, a PNG and an HTML page that stands alone."""
 
 
 def read_results(folder: Path = FOLDER) -> list[Result]:
@@ -53,7 +52,8 @@ def _machine(results: Sequence[Result]) -> str:
     busiest = max(result.machine.others_cores for result in results)
     return (
         f"Measured on {machine.cores} cores and {machine.memory_gib} GiB, Python "
-        f"{machine.python}. Other processes kept at most {busiest} cores busy meanwhile."
+        f"{machine.python}. Other processes kept at most {busiest} cores busy meanwhile. All "
+        "numbers are those of the JSON files in [streamcloud/](streamcloud/)."
     )
 
 

@@ -15,6 +15,18 @@ from bench.streamcloud.result import Result
 from bench.streamcloud.web import name_of, write_result
 
 
+class FigureError(ValueError):
+    """Figures that could not be measured, and why."""
+
+    def __init__(self, failed: dict[str, str]) -> None:
+        super().__init__(failed)
+        self.failed = failed
+
+    def __str__(self) -> str:
+        told = "; ".join(f"figure {name}: {reason}" for name, reason in self.failed.items())
+        return f"some figures could not be measured: {told}"
+
+
 def run(figures: str, *, quick: bool, out: Path | None, log: Callable[[str], None]) -> list[Result]:
     """Measure figures one after the other; write each as soon as it is there.
 

@@ -96,7 +96,7 @@ class Feed:
 
     def instances(self) -> list[tuple[InstanceLoad, ...]]:
         """Return the instances of the aggregate, epoch by epoch."""
-        self.query._driver.events.flush()
+        self.query._driver.steering.events.flush()
         root = place_of(self.folder / "checkpoint") / "penstock"
         found = [e for e in read_events(root, "statistics") if isinstance(e, EpochStatistics)]
         return [s.instances for epoch in found for s in epoch.subqueries if s.name == AGGREGATE]

@@ -38,9 +38,9 @@ def run_on(folder: Path, *, instances: int = 1, rules: ps.Elastic | None = None)
     counted = stream.aggregate(by="k", window=ps.tumbling("1 minute"), n="count(*)")
     query = compile_query(counted.write_memory().sinks, buckets=16, instances={1: instances})
     run = LocalRun(query, folder)
-    run.driver.requests.seconds = run.driver.events.flush_seconds = 0.0
+    run.driver.steering.requests.seconds = run.driver.steering.events.flush_seconds = 0.0
     if rules is not None:
-        run.driver.control = Controller(rules)
+        run.driver.steering.control = Controller(rules)
     return run
 
 
@@ -295,7 +295,7 @@ def test_windows_that_are_still_being_finished_are_waited_for(tmp_path: Path, ro
     run = run_on(tmp_path)
     run.driver.rescale(1, 2)
     step(run)
-    (done,) = run.driver.reconfigurations()
+    (done,) = run.driver.steering.reconfigurations()
     log, looks = EventLog(root), []
     log.add(replace(done, id="9.0", request="mine", outcome="moving"))
 

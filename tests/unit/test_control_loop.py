@@ -256,11 +256,11 @@ def test_the_driver_grows_a_query_and_a_restart_remembers(tmp_path: Path) -> Non
     assert [s.instances for s in run.driver.query.subqueries] == [3, 3]
     records = read_events(run.driver.root, "decision")
     assert all(isinstance(r, DecisionRecord) and differences(r) == () for r in records)
-    assert {r.cause for r in run.driver.reconfigurations()} == {"streamcloud"}
+    assert {r.cause for r in run.driver.steering.reconfigurations()} == {"streamcloud"}
     run.restart()
     assert [s.instances for s in run.driver.query.subqueries] == [3, 3]
-    assert run.driver.control is not None
-    changed = run.driver.control.guard_memory["changed"]
+    assert run.driver.steering.control is not None
+    changed = run.driver.steering.control.guard_memory["changed"]
     assert set(changed) == {"sources", "aggregate-0"}
     assert all(1000.0 < at <= run.now for at in changed.values())
 

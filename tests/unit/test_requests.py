@@ -27,7 +27,7 @@ def run_on(folder: Path, *, ordered: bool = False, instances: int = 1) -> LocalR
     counted = stream.aggregate(by="k", window=ps.tumbling("1 minute"), n="count(*)")
     sinks = counted.write_memory(ordered=ordered).sinks
     run = LocalRun(compile_query(sinks, buckets=16, instances={1: instances}), folder)
-    run.driver.requests.seconds = 0.0
+    run.driver.steering.requests.seconds = 0.0
     return run
 
 
@@ -91,7 +91,7 @@ def test_requests_are_taken_up_in_the_order_in_which_they_were_made(
 def test_rebalance_and_move(tmp_path: Path, root: Place) -> None:
     run = run_on(tmp_path, instances=2)
     step(run)
-    load = run.driver.statistics
+    load = run.driver.steering.statistics
     assert load is not None
     hot = max(range(16), key=load.subqueries[1].bucket_rows.__getitem__)
     moved = ask(root, Request(kind="move", subquery="aggregate-0", moves=tuple(
@@ -207,9 +207,9 @@ def die_at(run: LocalRun, where: str) -> None:
     elif where == "before it is published":
         driver._publish = die
     elif where == "before it is told":
-        driver._tell = lambda events: die() if driver.last and driver.last.epoch else None
+        driver.steering.tell = lambda events: die() if driver.last and driver.last.epoch else None
     else:
-        driver.requests.committed = die
+        driver.steering.requests.committed = die
     with pytest.raises(DiedError):
         step(run)
 
@@ -268,14 +268,14 @@ def test_a_driver_that_was_overtaken_removes_no_request(tmp_path: Path, root: Pl
         return execute
 
     def overtake() -> None:
-        second.driver.requests.seconds = 1e9  # it does not look
-        second.driver.requests._looked_at = second.driver.clock()
+        second.driver.steering.requests.seconds = 1e9  # it does not look
+        second.driver.steering.requests._looked_at = second.driver.clock()
         step(second)
 
     with pytest.raises(ps.FencedError):
         first.driver.run_epoch(1, then(overtake))
     assert waits(root, asked)
-    second.driver.requests.seconds = 0.0
+    second.driver.steering.requests.seconds = 0.0
     step(second)
     assert size(second) == 4
     assert answers(root, asked)[0].epoch == 2
@@ -283,7 +283,7 @@ def test_a_driver_that_was_overtaken_removes_no_request(tmp_path: Path, root: Pl
 
 def test_the_folder_is_looked_at_once_a_second(tmp_path: Path, root: Place) -> None:
     run, now = run_on(tmp_path), [100.0]
-    requests = run.driver.requests
+    requests = run.driver.steering.requests
     requests.seconds, requests.clock = 1.0, lambda: now[0]
     step(run)
     asked = ask(root, FOUR)

@@ -7,34 +7,25 @@ nothing that anybody sees, and is run again with the same plan.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.config import Config
-from penstock.control.controller import Controller, Past
 from penstock.control.elastic import Elastic
 from penstock.errors import CheckpointError, StoppedError
-from penstock.observe.events import Event, ExecutorEvent
-from penstock.observe.log import EventLog, read_events
-from penstock.plan.changes import Change, Reconfiguration, newest
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
+from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.statistics import EpochStatistics
-from penstock.runtime import by_hand
 from penstock.runtime.epoch import epoch_counts, make_manifest, make_plan, may_idle
 from penstock.runtime.layout import Layout
 from penstock.runtime.outputs import Outputs, Publisher
 from penstock.runtime.pinned import meaning, pin
 from penstock.runtime.reconfigure import records
-from penstock.runtime.requests import Request, Requests
-from penstock.runtime.resources import FixedSlots, Resources
-from penstock.runtime.statistics import Gatherer, newest_files
-from penstock.runtime.switch import Weights, pace_us
+from penstock.runtime.resources import Resources
+from penstock.runtime.steering import Backlog, Steering
 from penstock.state.files import place_of
 from penstock.state.manifests import Manifest, ManifestLog, fenced
 from penstock.state.retention import Retention
@@ -56,10 +47,6 @@ class EpochResult:
     statistics: EpochStatistics | None = None
 
 
-_RECOVERY_EPOCHS = 3
-"""After a restart or the loss of an executor, the loads of so many epochs say little."""
-
-
 class Driver:
     """Runs the epochs of one query on one checkpoint."""
 
@@ -76,7 +63,7 @@ class Driver:
         keep_sizes: bool = False,
         elastic: Elastic | None = None,
         resources: Resources | None = None,
-        backlog: Callable[[Mapping[int, int]], int | None] = lambda newest: None,
+        backlog: Backlog = lambda newest: None,
     ) -> None:
         """Open a checkpoint for a query, or begin a new one.
 
@@ -106,17 +93,6 @@ class Driver:
         if self.last is not None:  # who wrote it may have died before its name was sure to last
             self.log.folder.sync()
         self.layout = Layout(query, self.last, keep_sizes=keep_sizes, clock=clock)
-        self._pace_us: dict[str, int] = {}
-        self.gatherer = Gatherer()
-        self.events = EventLog(self.root, clock=clock)
-        self.control = None if elastic is None else Controller(elastic, self._past(elastic))
-        self.resources = resources or FixedSlots()
-        self.backlog = backlog
-        self._newest_files: dict[int, int] = {}
-        self._calm_from = self.last.epoch + 1 + _RECOVERY_EPOCHS if self.last else 1
-        self.requests = Requests(self.root, clock=clock)
-        self.statistics: EpochStatistics | None = None
-        """Those of the newest epoch of this run that had rows."""
         self.spark_log = None if spark_log is None else place_of(spark_log, fsync=config.fsync)
         self._check_spark_log()
         self.outputs = Outputs(self.root, query, publisher, fsync=config.fsync)
@@ -126,8 +102,16 @@ class Driver:
         self.retention.open()
         self._lock = threading.Lock()
         self._stopping = False
+        self.steering = Steering(
+            self.root,
+            self.layout,
+            self.last,
+            clock=clock,
+            elastic=elastic,
+            resources=resources,
+            backlog=backlog,
+        )
         if self.last is not None:
-            self._tell(self._untold(self.last))
             self._publish(self.last, verify=True)
             self.retention.sweep(self.last, self.outputs.staging)
 
@@ -159,14 +143,6 @@ class Driver:
         """
         self.layout.move(subquery, moves, cause="user", protocol=protocol)
 
-    def _carry_out(self, asked: Request, request: str) -> Sequence[Change]:
-        return by_hand.carry_out(asked, request, self.layout, self.statistics)
-
-    def reconfigurations(self) -> list[Reconfiguration]:
-        """Return the newest record of every change of the checkpoint's history, oldest first."""
-        found = read_events(self.root, "reconfiguration")
-        return newest(event for event in found if isinstance(event, Reconfiguration))
-
     def run_epoch(self, epoch: int, execute: Execute, *, final: bool = False) -> EpochResult:
         """Run, commit and publish one epoch; only publish it if it was committed before.
 
@@ -189,110 +165,25 @@ class Driver:
                 )
             self._check_alone()
             self._check_follows(epoch)
-            self._tell(self.requests.take_up(epoch, self.last, self._carry_out))
+            self.steering.before_epoch(epoch, self.last)
             before = self.last
             plan, reports = self._run(epoch, execute, final=final)
             manifest = self._manifest(plan, reports, time.perf_counter() - since)
             self.log.commit(manifest)
             self.last = manifest
             self.layout.committed(manifest.tails)
-            self._pace_us = pace_us(before, manifest)
             self._publish(manifest)
             self.retention.committed(manifest, self.outputs.staging)
-            counts, seconds = epoch_counts(reports), time.perf_counter() - since
-            statistics = self.gatherer.gather(
-                self.query,
-                plan,
-                reports,
-                before,
-                manifest,
-                seconds=seconds,
-                counts=counts,
-                backlog=self._waiting_input(reports),
-                published_at=self.clock(),
-            )
-            self._tell([*manifest.reconfigured, statistics])
-            self.requests.committed()
-            self.statistics = statistics if statistics.rows else self.statistics
-            self._look_at_resources(epoch)
-            self._decide(statistics)
-            self._ask_for_slots()
+            seconds = time.perf_counter() - since
             return EpochResult(
                 manifest=manifest,
-                counts=counts,
+                counts=epoch_counts(reports),
                 reports=reports,
                 seconds=seconds,
-                statistics=statistics,
+                statistics=self.steering.after_epoch(
+                    plan, reports, before, manifest, seconds=seconds
+                ),
             )
-
-    def _waiting_input(self, reports: Sequence[TaskReport]) -> int | None:
-        self._newest_files = newest_files(reports, self._newest_files)
-        return self.backlog(self._newest_files)
-
-    def _untold(self, last: Manifest) -> list[Reconfiguration]:
-        """Return the changes of an epoch whose driver died before it could tell of them."""
-        if not last.reconfigured:
-            return []
-        with suppress(CheckpointError, OSError):
-            told = self.reconfigurations()
-            return [record for record in last.reconfigured if record not in told]
-        return []
-
-    def _tell(self, events: Sequence[Event]) -> None:
-        """Write events; a log that cannot be written takes nothing from the query."""
-        for event in events:
-            with suppress(OSError):
-                self.events.add(event)
-
-    def _look_at_resources(self, epoch: int) -> None:
-        """Take note of executors that have come or gone."""
-        events = self.resources.events()
-        self._tell([replace(event, epoch=epoch) for event in events])
-        if any(event.what == "lost" for event in events):
-            self._calm_from = epoch + 1 + _RECOVERY_EPOCHS
-
-    def _ask_for_slots(self) -> None:
-        """Ask for the slots that the layout needs, with what was just decided.
-
-        A change takes effect with the next epoch whether or not its executors are there: until they
-        come, tasks share the slots that there are. So no epoch waits for a machine, and a machine
-        that never comes costs time but no result.
-        """
-        tasks = max(*self.query.stage_sizes, self.layout.instances_wanted())
-        cores = min(1.0, self.control.rules.instance_cores) if self.control else 1.0
-        self.resources.ask(max(1, math.ceil(tasks * cores)))
-
-    def _past(self, rules: Elastic) -> Sequence[Past]:
-        """Return what the controller wants to know of the time before; nothing if it is damaged."""
-        wanted = {
-            "statistics": rules.smoothing,
-            "reconfiguration": 4 * len(self.query.subqueries),
-            "decision": 1,
-        }
-        found: list[Event] = []
-        for kind, last in wanted.items():
-            with suppress(CheckpointError, OSError):
-                found += read_events(self.root, kind, last=last)
-        return [event for event in found if not isinstance(event, ExecutorEvent)]
-
-    def _decide(self, statistics: EpochStatistics) -> None:
-        """Ask the policy what to change from the next epoch on."""
-        if self.control is None:
-            return
-        decided = self.control.observe(
-            self.query,
-            self.layout.maps,
-            statistics,
-            slots=self.resources.slots(),
-            most_slots=self.resources.most(),
-            moving=self.layout.moving(),
-            recovering=statistics.epoch < self._calm_from,
-        )
-        if decided is None:
-            return
-        self._tell([decided])
-        for change in decided.accepted:
-            self.layout.propose(change)
 
     def _publish(self, manifest: Manifest, *, verify: bool = False) -> None:
         try:
@@ -304,8 +195,7 @@ class Driver:
     def _run(
         self, epoch: int, execute: Execute, *, final: bool
     ) -> tuple[EpochPlan, tuple[TaskReport, ...]]:
-        weights = Weights(bytes_of=self._bytes_of, pace_us=self._pace_us)
-        self.layout.begin_epoch(epoch, self.last, weights)
+        self.layout.begin_epoch(epoch, self.last, self.steering.weights())
         plan = make_plan(
             self.query,
             self.last,
@@ -325,17 +215,11 @@ class Driver:
             self._check_alone()
             raise
 
-    def _bytes_of(self, refs: Sequence[SegmentRef], buckets: int) -> Sequence[float]:
-        found: list[float] = self.gatherer.state_bytes(refs, buckets).tolist()
-        return found
-
     def _manifest(
         self, plan: EpochPlan, reports: tuple[TaskReport, ...], seconds: float
     ) -> Manifest:
-        now, names = (
-            self.clock(),
-            {s.id: self.query.subquery_name(s.id) for s in self.query.subqueries},
-        )
+        now = self.clock()
+        names = {s.id: self.query.subquery_name(s.id) for s in self.query.subqueries}
         return make_manifest(
             plan,
             self.last,
@@ -410,6 +294,5 @@ class Driver:
 
     def close(self) -> None:
         """Write the last statistics, and remove the empty staging folders."""
-        with suppress(OSError):
-            self.events.flush()
+        self.steering.close()
         self.outputs.close()

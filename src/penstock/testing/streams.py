@@ -170,7 +170,7 @@ class TestStream:
 
     def reconfigurations(self) -> list[Reconfiguration]:
         """Return the newest record of every change, oldest first."""
-        return self._run.driver.reconfigurations()
+        return self._run.driver.steering.reconfigurations()
 
     def state(self, operator: str | None = None) -> pl.DataFrame:
         """Return what an operator keeps."""

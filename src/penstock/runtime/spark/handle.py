@@ -53,7 +53,7 @@ class Query:
         try:
             while not self._spark_query.awaitTermination(1):
                 with suppress(OSError):  # statistics wait for an epoch that may not come
-                    self._driver.events.flush()
+                    self._driver.steering.events.flush()
             if self._finish is not None and not self._stopping:
                 self._finish()
         except Exception as error:  # kept for exception() and awaitTermination()
@@ -234,7 +234,7 @@ class Query:
         """
         driver = self._driver
         _, sentences = by_hand.rebalance(
-            driver.layout, driver.statistics, subquery, protocol=protocol
+            driver.layout, driver.steering.statistics, subquery, protocol=protocol
         )
         return list(sentences)
 
@@ -249,7 +249,7 @@ class Query:
     @property
     def statistics(self) -> pl.DataFrame:
         """What the newest epochs cost: a row for each epoch, subquery and instance."""
-        self._driver.events.flush()
+        self._driver.steering.events.flush()
         return history.statistics(self._driver.root)
 
     @property
