@@ -55,11 +55,14 @@ class Cost:
     def rows(self, scale: Scale, utilisation: float, instances: float) -> int:
         """Return the rows of an epoch that keep so many instances busy to some utilisation.
 
+        On a machine so busy that an epoch without rows takes it all, rows still take as long as
+        the rest, so that load follows rows there too.
+
         >>> Cost(fixed_seconds=0.01, row_seconds=1e-5).rows(FULL, 0.6, 2)
         10000
         """
         capacity = scale.capacity_seconds
-        busy = max(0.1 * capacity, utilisation * capacity - self.fixed_seconds)
+        busy = max(self.fixed_seconds, utilisation * capacity - self.fixed_seconds)
         return max(100, round(instances * busy / self.row_seconds))
 
 
