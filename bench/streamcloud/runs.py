@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.05
 _SETTINGS = {
+    # Workers need the operator of `queries`, wherever this process was started.
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
     # An instance of the paper is one thread; several would hide what a second instance brings.
     "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.penstock.recentProgress": "10000",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -118,3 +122,29 @@ def test_no_keys_is_one_bucket() -> None:
     counts = BucketCounts()
     counts.add(pl.DataFrame({"x": [1, 2, 3]}), [], BUCKETS)
     assert (counts.buckets, counts.hot_keys) == ({0: 3}, [])
+
+
+def test_waiting_for_a_core_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = measure.busy_clock()
+    monkeypatch.setattr(measure, "ready_seconds", lambda: 1e6)
+    assert measure.busy_clock() < before - 1e5
+
+
+def test_waiting_for_a_core_is_counted() -> None:
+    core = min(os.sched_getaffinity(0))
+    rivals = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    mine = os.sched_getaffinity(0)
+    try:
+        for rival in rivals:
+            os.sched_setaffinity(rival.pid, {core})
+        os.sched_setaffinity(0, {core})
+        wall, busy = time.perf_counter(), measure.busy_clock()
+        while time.perf_counter() - wall < 1.0:
+            pass
+        spent, counted = time.perf_counter() - wall, measure.busy_clock() - busy
+    finally:
+        os.sched_setaffinity(0, mine)
+        for rival in rivals:
+            rival.kill()
+            rival.wait(timeout=10)
+    assert counted < 0.8 * spent  # two others wanted the same core

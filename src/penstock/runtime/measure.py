@@ -95,13 +95,32 @@ def named_host(command: Sequence[str]) -> str | None:
     return command[place] if place < len(command) else None
 
 
+def ready_seconds() -> float:
+    """Return for how long this thread has been ready to run without a core in all its life.
+
+    The kernel counts it (`/proc/thread-self/schedstat`); 0 where there is no such file.
+    """
+    with suppress(OSError, IndexError, ValueError), open("/proc/thread-self/schedstat") as file:
+        return int(file.read().split()[1]) / 1e9
+    return 0.0
+
+
+def busy_clock() -> float:
+    """Return a time that stands still while this thread waits for a core that others have.
+
+    Differences tell how long work took, waiting for disks included. Without that a machine that has
+    too many tasks makes every instance look busy, and balancing would chase its own shadow.
+    """
+    return time.perf_counter() - ready_seconds()
+
+
 class Stopwatch:
     """Times a task from its start."""
 
     def __init__(self) -> None:
         """Start."""
         self._at = time.time()
-        self._since, self._cpu = time.perf_counter(), time.process_time()
+        self._since, self._cpu = busy_clock(), time.process_time()
 
     def place(self) -> TaskPlace:
         """Return where the task ran and what it has taken until now."""
@@ -109,7 +128,7 @@ class Stopwatch:
             host=host_name(),
             pid=os.getpid(),
             started_at=self._at,
-            busy_seconds=time.perf_counter() - self._since,
+            busy_seconds=busy_clock() - self._since,
             cpu_seconds=time.process_time() - self._cpu,
             memory_bytes=psutil.Process().memory_info().rss,
         )
