@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.streamcloud.cpu import CpuSampler, Sample, cores_between
 from penstock.observe.log import read_events
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import Reconfiguration, newest
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
 from penstock.runtime.spark.session import scratch_session
 from penstock.state.files import Place, place_of
@@ -152,7 +152,7 @@ def run_query(
 def _changes(root: Place) -> tuple[Reconfiguration, ...]:
     """Return each change once, as it was at its end."""
     found = read_events(root, "reconfiguration")
-    return tuple({e.id: e for e in found if isinstance(e, Reconfiguration)}.values())
+    return tuple(newest(e for e in found if isinstance(e, Reconfiguration)))
 
 
 def every_text(seconds: float) -> str:

@@ -35,6 +35,8 @@ def told(as_json: bool) -> Iterator[None]:
 def _hint(error: Exception) -> str | None:
     if not isinstance(error, CheckpointError):
         return None
-    if "no checkpoint" in str(error):
+    if "no checkpoint" in str(error) or "no query has run" in str(error):
         return "give the folder that was given to `start` or to `penstock run --checkpoint`"
+    if "retired" in str(error):
+        return "leave --epoch out to read the newest, or raise spark.penstock.retainSeconds"
     return "`penstock state verify CHECKPOINT` looks at every file"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.cli.checkpoint import told
 from penstock.cli.output import fail, give, say
-from penstock.errors import CheckpointError, PenstockError
 from penstock.operators.panes import FINISHED, NOT_STARTED
 from penstock.plan.tails import state_folder
 from penstock.state.findings import Finding, Verification
@@ -41,31 +40,12 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
 _WIDTH = 180
 
 
-@contextmanager
-def _told(as_json: bool) -> Iterator[None]:
-    """End with ``error:`` and ``hint:`` where Penstock or the file system raises."""
-    try:
-        yield
-    except (PenstockError, OSError) as error:
-        fail(str(error), _hint(error), as_json=as_json)
-
-
-def _hint(error: Exception) -> str | None:
-    if not isinstance(error, CheckpointError):
-        return None
-    if "no checkpoint" in str(error) or "no query has run" in str(error):
-        return "give the folder that was given to `start` as its checkpoint"
-    if "retired" in str(error):
-        return "leave --epoch out to read the newest, or raise spark.penstock.retainSeconds"
-    return "`penstock state verify CHECKPOINT` looks at every file"
-
-
 @app.command("ls")
 def list_state(
     checkpoint: Checkpoint, spark_folder: SparkFolder = None, as_json: Json = False
 ) -> None:
     """Show the newest epoch and the stateful operators."""
-    with _told(as_json):
+    with told(as_json):
         summary = summarize(survey(checkpoint, spark_folder))
     if as_json:
         give(summary)
@@ -174,7 +154,7 @@ def show_state(
 
     if output is not None and output.suffix not in WRITERS:
         fail(f"{output}: unknown format", f"formats: {', '.join(WRITERS)}", as_json=as_json)
-    with _told(as_json):
+    with told(as_json):
         root = survey(checkpoint).root
         single = {found.name: found.by for found in operators(root).values()}
         frame = read_state(root, operator, _key(key, operator, single), epoch)
@@ -217,7 +197,7 @@ def _show(frame: pl.DataFrame, rows: int) -> None:
 @app.command("history")
 def show_history(checkpoint: Checkpoint, as_json: Json = False) -> None:
     """Show a row for each epoch that is kept."""
-    with _told(as_json):
+    with told(as_json):
         past = history(survey(checkpoint))
     if as_json:
         give(past)
@@ -285,7 +265,7 @@ def verify_state(
     """Look at every file of a checkpoint; exit code 1 if one is damaged."""
     from penstock.state.verify import verify
 
-    with _told(as_json):
+    with told(as_json):
         found = verify(checkpoint, spark_folder)
     if as_json:
         give(found.as_dict())
@@ -331,7 +311,7 @@ def repair_state(
     from penstock.state.repair import plan_repair
     from penstock.state.repair_steps import carry_out, seems_to_run
 
-    with _told(as_json):
+    with told(as_json):
         survey(checkpoint, spark_folder)
         if not dry_run and not force and seems_to_run(checkpoint):
             fail(f"{checkpoint}: its query seems to run", "stop it first, or use --force",

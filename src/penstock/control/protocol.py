@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from penstock.query.windows import TimeWindow
 
 READ_BYTES_PER_SECOND = 100e6
-"""How fast state is read from segments and put together again; also how fast rows are added."""
+"""How fast state is read and put together again, and rows are added: an assumption."""
 TAIL_SECONDS = 0.01
-"""What a tail costs in an epoch, beside its rows."""
+"""What a tail costs in an epoch, beside its rows: an assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

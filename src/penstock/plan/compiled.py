@@ -149,9 +149,14 @@ class CompiledQuery:
         on_grid = head is not None and self.nodes[head].grid(0)
         return Grid.of(self.buckets) if on_grid else None
 
-    def owners(self, subquery: int) -> BucketMap:
-        """Return the map that spreads the buckets (or cells) of a subquery evenly."""
-        grid, instances = self.grid_of(subquery), self.subqueries[subquery].instances
+    def owners(self, subquery: int, instances: int | None = None) -> BucketMap:
+        """Return the map that spreads the buckets (or cells) of a subquery evenly.
+
+        Args:
+            subquery: The subquery.
+            instances: Over how many instances; as many as it has unless given.
+        """
+        grid, instances = self.grid_of(subquery), instances or self.subqueries[subquery].instances
         return grid.owners(instances) if grid else BucketMap.even(self.buckets, instances)
 
     def movable(self, subquery: int) -> bool:

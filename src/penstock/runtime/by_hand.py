@@ -28,7 +28,7 @@ def rescale(
 ) -> Change:
     """Ask for another number of instances of a subquery, given by number or name."""
     number = layout.query.find_subquery(subquery)
-    if layout.fixed(number) and instances != 1:
+    if layout.query.fixed(number) and instances != 1:
         name = layout.query.subquery_name(number)
         raise ConfigError(
             name="instances", value=instances, allowed=f"1 ({name} is ordered, so it is alone)"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from penstock.compiler.fuse import fuse_units
 from penstock.compiler.size import size_subclusters
@@ -60,20 +59,12 @@ class Layout:
         """The windows that old owners finish, with those of the epoch that runs now."""
 
     def _fitted(self, subquery: int, owners: BucketMap | None, instances: int) -> BucketMap:
-        even = _even(self.query, subquery, instances)
+        even = self.query.owners(subquery, instances)
         if owners is None or len(owners.owners) != len(even.owners):
             return even
         if owners.instances == instances:
             return owners
-        return owners.resized(instances) if self.movable(subquery) else even
-
-    def movable(self, subquery: int) -> bool:
-        """Return whether single buckets of a subquery can move: rows go to it by bucket."""
-        return self.query.movable(subquery)
-
-    def fixed(self, subquery: int) -> bool:
-        """Return whether a subquery always has one instance."""
-        return self.query.fixed(subquery)
+        return owners.resized(instances) if self.query.movable(subquery) else even
 
     def rescale(
         self,
@@ -91,9 +82,9 @@ class Layout:
         size_subclusters(self.query, {subquery: instances})  # refuses a number that cannot be
         with self._lock:
             now = self._next(subquery)
-            fits = 1 if self.fixed(subquery) else instances
-            movable = self.movable(subquery)
-            after = now.resized(fits, loads) if movable else _even(self.query, subquery, fits)
+            fits = 1 if self.query.fixed(subquery) else instances
+            movable = self.query.movable(subquery)
+            after = now.resized(fits, loads) if movable else self.query.owners(subquery, fits)
             change = Change(
                 subquery=subquery,
                 owners=now if fits == now.instances else after,
@@ -120,8 +111,8 @@ class Layout:
     ) -> Change:
         """Ask for other owners of some buckets from the next epoch on."""
         self._check(subquery)
-        if not self.movable(subquery):
-            allowed = [s.id for s in self.query.subqueries if self.movable(s.id)]
+        if not self.query.movable(subquery):
+            allowed = [s.id for s in self.query.subqueries if self.query.movable(s.id)]
             raise ConfigError(
                 name="subquery",
                 value=subquery,
@@ -268,12 +259,6 @@ class Layout:
         applied, self.applied = self.applied, ()
         self._before, self.tails = dict(self.maps), tails
         return applied
-
-
-def _even(query: CompiledQuery, subquery: int, instances: int) -> BucketMap:
-    sized = replace(query.subqueries[subquery], instances=instances)
-    others = [sized if s.id == subquery else s for s in query.subqueries]
-    return replace(query, subqueries=tuple(others)).owners(subquery)
 
 
 def _known_maps(query: CompiledQuery, last: Manifest | None) -> dict[int, BucketMap]:

@@ -151,7 +151,7 @@ class Life:
         layout = self.driver.layout
         for subquery in [s.id for s in self.driver.query.subqueries]:
             owners = layout.upcoming(subquery)
-            if layout.movable(subquery) and owners.instances > 1:
+            if layout.query.movable(subquery) and owners.instances > 1:
                 windows = window_of(self.driver.query, subquery) is not None
                 protocol = moves.protocol if windows else "state"
                 self.driver.move(subquery, moves.of(owners), protocol=protocol)
