@@ -204,6 +204,17 @@ def test_a_user_may_balance_below_the_threshold() -> None:
     assert "1 buckets move" in sentence
 
 
+def test_an_instance_without_rows_is_given_some_however_busy_it_looks() -> None:
+    alone = replace(
+        uneven(0.9, 0.001),
+        owners=BucketMap(owners=(1,) * 16, instances=2),
+        bucket_loads=(0.001 / 16,) * 16,
+    )
+    change, sentence = rebalanced(alone)
+    assert change is not None, sentence
+    assert change.owners.owners.count(0) == 8
+
+
 def test_why_a_user_cannot_balance() -> None:
     assert rebalanced(uneven(0.5)) == (
         None,

@@ -1,8 +1,14 @@
-"""A balance that a user asks for: as a policy would do it, whatever the thresholds say."""
+"""A balance that a user asks for: as a policy would do it, whatever the thresholds say.
+
+Law: only what buckets cost counts. What an instance costs without a row cannot be moved, and the
+noise in it must not hide that another instance has all the rows.
+"""
 
 from __future__ import annotations
 
-from penstock.control.placing import Placed, balanced, deviation, known_loads
+import numpy as np
+
+from penstock.control.placing import Placed, balanced, known_loads
 from penstock.control.view import SubqueryView
 from penstock.plan.changes import Change
 
@@ -17,7 +23,7 @@ def rebalanced(subquery: SubqueryView, *, protocol: str = "auto") -> tuple[Chang
     Returns:
         The change, or None if there is nothing to do or nothing can be done; the sentence says so.
     """
-    name, uneven = subquery.name, deviation(subquery.utilisations)
+    name = subquery.name
     if len(subquery.instances) < 2:
         return None, f"{name} has one instance, so there is nothing to balance"
     if not subquery.movable:
@@ -25,21 +31,24 @@ def rebalanced(subquery: SubqueryView, *, protocol: str = "auto") -> tuple[Chang
     loads = known_loads(subquery)
     if loads is None:
         return None, f"the load of the buckets of {name} is not known yet"
-    now = Placed(owners=subquery.owners, utilisations=subquery.utilisations)
+    explained = np.bincount(
+        subquery.owners.owners, weights=loads, minlength=len(subquery.instances)
+    )
+    now = Placed(owners=subquery.owners, utilisations=tuple(explained.tolist()))
     placed = balanced(now, loads, frozen=subquery.moving)
     moved = sum(1 for _ in subquery.owners.moved(placed.owners))
     if not moved:
         return None, f"no move of a bucket would make the instances of {name} more alike"
     sentence = (
         f"{name}: {moved} buckets move, so that the deviation of the utilisation goes from "
-        f"{uneven:.3f} to {placed.deviation:.3f}"
+        f"{now.deviation:.3f} to {placed.deviation:.3f}"
     )
     change = Change(
         subquery=subquery.id,
         owners=placed.owners,
         kind="rebalance",
         cause="user",
-        reason=f"the deviation of its utilisation was {uneven:.3f}",
+        reason=f"the deviation of its utilisation was {now.deviation:.3f}",
         protocol=protocol,
     )
     return change, sentence
