@@ -1,9 +1,13 @@
-"""Hypothesis for all tests: no deadlines, and in CI always the same examples."""
+"""For all tests: Hypothesis without deadlines, in CI always the same examples; one Spark at a time.
+
+With several workers (`pytest -n`), all tests with Spark go to one of them.
+"""
 
 from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -14,3 +18,10 @@ settings.register_profile(
     suppress_health_check=list(HealthCheck),
 )
 settings.load_profile("penstock")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -14,7 +14,6 @@ import numpy as np
 
 import penstock as ps
 from bench.streamcloud.elastic_runs import (
-    FULL,
     LIMIT_SECONDS,
     QUICK,
     SLOTS,
@@ -26,12 +25,15 @@ from bench.streamcloud.elastic_runs import (
     cost_of_rows,
     parameters,
     points,
+    rows_deviation,
     run_loads,
+    utilisations,
 )
 from bench.streamcloud.inputs import Load, load_epochs, stream_of, write_epochs
 from bench.streamcloud.queries import mean_by_caller
 from bench.streamcloud.result import Measured, Panel, Series
 from bench.streamcloud.runs import Run, load_of, run_query, session
+from penstock.plan.statistics import EpochStatistics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +42,8 @@ UTILISATION = 0.6
 WARM = 3
 SETTLED = 4
 """The last epochs of a period, after balancing has had its time."""
+SCALE = Scale(every=1.6, instance_cores=0.09, instances=10)
+"""Instances large enough for rows to cost more than an epoch as such."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +56,7 @@ class Period:
 
 
 EVEN = Period(name="even")
-MOVING = (EVEN, *(Period(name=f"μ={m}", mean=m, deviation=50.0) for m in (2000, 4000, 6000, 8000)))
+MOVING = (EVEN, *(Period(name=f"μ={m}", mean=m, deviation=10.0) for m in (2000, 4000, 6000, 8000)))
 SHRINKING = (
     EVEN,
     *(Period(name=f"σ={s}", mean=5000, deviation=float(s)) for s in (100, 75, 50, 25)),
@@ -90,25 +94,29 @@ class Experiment:
             upper=100.0,
             imbalance=self.imbalance,
             instance_cores=self.scale.instance_cores,
-            smoothing=2,
             cooldown_seconds=2 * self.scale.every,
         )
 
-    def settled(self, run: Run, number: int) -> list[Point]:
+    def settled(self, run: Run, number: int) -> list[EpochStatistics]:
         """Return the last epochs of a period."""
         end = WARM + (number + 1) * self.length
-        return [p for p in points(run, self.scale, WARM) if end - SETTLED <= p.epoch < end]
+        return [e for e in run.epochs if end - SETTLED <= e.epoch < end]
 
     def deviations(self, run: Run) -> dict[str, float]:
-        """Return the median deviation of the utilisation at the end of each period."""
-        return {
-            period.name: round(median(p.deviation for p in self.settled(run, i)), 3)
-            for i, period in enumerate(self.periods)
-        }
+        """Return the deviation of the utilisation at the end of each period.
+
+        The utilisation of an instance is its median of some epochs, as the controller sees it.
+        """
+        found = {}
+        for number, period in enumerate(self.periods):
+            used = [utilisations(e, self.scale) for e in self.settled(run, number)]
+            found[period.name] = round(float(np.std(np.median(used, axis=0))), 3)
+        return found
 
     def rows_deviation(self, run: Run) -> float:
         """Return the deviation of the instances' rows at the end of the last period."""
-        return median(p.rows_deviation for p in self.settled(run, len(self.periods) - 1))
+        last = self.settled(run, len(self.periods) - 1)
+        return median(rows_deviation(epoch) for epoch in last)
 
 
 def moving_mean(folder: Path, *, quick: bool, log: Callable[[str], None]) -> Measured:
@@ -128,7 +136,7 @@ STEEP = Period(name="σ=5", mean=5000, deviation=5.0)
 def _experiment(periods: tuple[Period, ...], *, quick: bool) -> Experiment:
     if quick:
         return Experiment(periods=(STEEP,), length=12, scale=QUICK, imbalance=0.1)
-    return Experiment(periods=periods, length=12, scale=FULL, imbalance=0.08)
+    return Experiment(periods=periods, length=12, scale=SCALE, imbalance=0.1)
 
 
 def _figure(

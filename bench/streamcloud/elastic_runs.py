@@ -25,6 +25,7 @@ STATEFUL = 1
 """The subquery that is watched: the one with the stateful operator, as in the paper."""
 LIMIT_SECONDS = 420.0
 _PROBE_INSTANCES = 6
+_WARM_UP = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +73,9 @@ _COSTS: dict[int, Cost] = {}
 def cost_of_rows(spark: "SparkSession", folder: Path, log: Callable[[str], None]) -> Cost:
     """Measure what rows cost; once in a process."""
     if 0 not in _COSTS:
-        few, many, each = 600, 6_000, 3
-        sizes = [few] * (2 + each) + [many] * each
+        few, many, each = 2_000, 10_000, 6
+        # A process becomes faster with each epoch, so the two sizes take turns.
+        sizes = [many] * _WARM_UP + [few, many] * each
         loads = [Load(rows=size * _PROBE_INSTANCES) for size in sizes]
         rows = write_epochs(folder / "probe-input", load_epochs(loads))
         run = run_query(
@@ -85,7 +87,7 @@ def cost_of_rows(spark: "SparkSession", folder: Path, log: Callable[[str], None]
             instances={STATEFUL: _PROBE_INSTANCES},
         )
         busy = [_busy(epoch) for epoch in run.epochs]
-        low, high = float(np.median(busy[2 : 2 + each])), float(np.median(busy[2 + each :]))
+        low, high = (float(np.median(busy[_WARM_UP + i :: 2])) for i in (0, 1))
         per_row = max((high - low) / (many - few), 1e-7)
         _COSTS[0] = Cost(fixed_seconds=max(0.0, low - few * per_row), row_seconds=per_row)
         log(
@@ -141,19 +143,27 @@ def points(run: Run, scale: Scale, first: int = 0) -> list[Point]:
     return [_point(epoch, epochs[0].at, scale) for epoch in epochs]
 
 
+def utilisations(epoch: EpochStatistics, scale: Scale) -> list[float]:
+    """Return how busy each instance was in an epoch, as a share of what it may use."""
+    capacity = epoch.interval_seconds * scale.instance_cores
+    return [one.busy_seconds / capacity for one in load_of(epoch, STATEFUL).instances]
+
+
+def rows_deviation(epoch: EpochStatistics) -> float:
+    """Return the deviation of the instances' rows in an epoch, as a share of their mean."""
+    rows = [one.rows for one in load_of(epoch, STATEFUL).instances]
+    return float(np.std(rows)) / max(1.0, float(np.mean(rows)))
+
+
 def _point(epoch: EpochStatistics, begun: float, scale: Scale) -> Point:
-    load = load_of(epoch, STATEFUL)
-    shares = [
-        i.busy_seconds / (epoch.interval_seconds * scale.instance_cores) for i in load.instances
-    ]
-    rows = [i.rows for i in load.instances]
+    used = utilisations(epoch, scale)
     return Point(
         epoch=epoch.epoch,
         seconds=epoch.at - begun,
-        instances=len(load.instances),
-        mean=float(np.mean(shares)),
-        deviation=float(np.std(shares)),
-        rows_deviation=float(np.std(rows)) / max(1.0, float(np.mean(rows))),
+        instances=len(used),
+        mean=float(np.mean(used)),
+        deviation=float(np.std(used)),
+        rows_deviation=rows_deviation(epoch),
         rows_per_second=epoch.rows / epoch.interval_seconds,
     )
 

@@ -242,6 +242,7 @@ class Scenario:
     strategy: str = STRATEGIES[0]
     buckets: int = 1024
     tight: bool = False
+    workers: int = 1
 
     def check(self) -> None:
         """Run the scenario and compare it with the reference."""
@@ -257,7 +258,8 @@ class Scenario:
             self.instances if isinstance(self.instances, int) else dict(enumerate(self.instances))
         )
         with TestStream(self.query.build(folder), folder / "checkpoint", instances=sizes,
-                        strategy=self.strategy, buckets=self.buckets) as stream:  # fmt: skip
+                        strategy=self.strategy, buckets=self.buckets,
+                        workers=self.workers) as stream:  # fmt: skip
             _Player(self, stream).play()
             stream.expect_reference()
 
@@ -339,4 +341,5 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7])),
         tight=draw(st.booleans()),
+        workers=draw(st.integers(1, 3)),
     )

@@ -160,6 +160,7 @@ def pair_scenarios(draw: st.DrawFn) -> Scenario:
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7, 9])),
         tight=draw(st.booleans()),
+        workers=draw(st.integers(1, 3)),
     )
 
 

@@ -141,6 +141,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7])),
         tight=draw(st.booleans()),
+        workers=draw(st.integers(1, 3)),
     )
 
 

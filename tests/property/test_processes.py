@@ -317,6 +317,7 @@ def lookup_scenarios(draw: st.DrawFn) -> Scenario:
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7])),
         tight=draw(st.booleans()),
+        workers=draw(st.integers(1, 3)),
     )
 
 
@@ -331,6 +332,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7])),
         tight=draw(st.booleans()),
+        workers=draw(st.integers(1, 3)),
     )
 
 

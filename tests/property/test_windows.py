@@ -152,6 +152,7 @@ def runs(draw: st.DrawFn, texts: st.SearchStrategy[WindowText]) -> Scenario:
         strategy=draw(st.sampled_from(STRATEGIES)),
         buckets=draw(st.sampled_from([1024, 7])),
         tight=draw(st.booleans()),
+        workers=draw(st.integers(1, 3)),
     )
 
 

@@ -16,6 +16,7 @@ from penstock.compiler import compile_query
 from penstock.operators import aggregate
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
+from penstock.query.processes import Context, Row
 from penstock.query.windows import TimeWindow
 from penstock.state import cache
 from penstock.testing.runner import LocalRun
@@ -173,6 +174,47 @@ def test_joins_catch_up(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert ours.equals(theirs)
     assert ours.height > 100
     assert sum(misses) < 15
+
+
+class Fading(ps.Process):
+    """Fades a sum, tells of it a while later, and forgets the keys that it tells of."""
+
+    state = {"sum": pl.Int64}  # noqa: RUF012  # read only
+    output = {"sum": pl.Int64}  # noqa: RUF012
+
+    def on_row(self, row: Row, context: Context) -> None:
+        known = context.state or {"sum": 0}
+        context.state = {"sum": known["sum"] // 2 + row["x"]}
+        if row["x"] % 3 == 0:
+            context.set_timer(context.time + timedelta(seconds=100))
+
+    def on_timer(self, time: datetime, context: Context) -> list[Row]:
+        told = [{"sum": (context.state or {"sum": -1})["sum"]}]
+        context.state = None
+        return told
+
+
+def test_processes_catch_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = ps.from_rows([], schema=dict(rows(0).schema), time="ts", delay="70 seconds")
+    told = stream.process(Fading(), by="k")
+    query = compile_query(told.write_memory().sinks, instances={1: 2})
+    alone, run = LocalRun(query, tmp_path / "alone"), LocalRun(query, tmp_path / "turns")
+    caches = [OrderedDict[Any, Any]() for _ in range(2)]
+    misses = []
+    for epoch in range(1, 40):
+        # A key has rows for some epochs only, so that a timer outlives the worker that set it.
+        given = {0: [f.with_columns(pl.col("k") + f"-{epoch // 5}") for f in batch(epoch)[0]]}
+        monkeypatch.setattr(cache, "_ENTRIES", OrderedDict())
+        alone.epoch(given)
+        monkeypatch.setattr(cache, "_ENTRIES", caches[epoch % 2])
+        done = run.epoch(given)
+        misses.append(sum(report.cache_misses for report in done.reports))
+    alone.finish()
+    run.finish()
+    ours, theirs = (r.table().sort(pl.all()) for r in (run, alone))
+    assert ours.equals(theirs)
+    assert ours.height > 100
+    assert sum(misses) < 25
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=["sliding", "tumbling"])

@@ -45,6 +45,15 @@ def test_a_segment_counts_only_for_its_live_buckets(tmp_path: Path) -> None:
     assert nothing.schema == ROWS.schema
 
 
+def test_owners_of_scattered_buckets_lose_no_row(tmp_path: Path) -> None:
+    alone = ROWS.unique("k", keep="first", maintain_order=True)  # buckets with one row, and gaps
+    place = place_of(tmp_path, fsync=False)
+    ref = write_segment(place, 3, alone, bucket=bucket_of(["k"], BUCKETS), live=ALL)
+    scattered = BucketMap(owners=tuple(b % 3 for b in range(BUCKETS)), instances=3)
+    parts = [read_segment(place, ref, scattered.owned_by(i)) for i in range(3)]
+    assert pl.concat(parts).sort("v").equals(alone)
+
+
 def test_damage_is_noticed_before_anything_is_parsed(tmp_path: Path) -> None:
     ref = written(tmp_path)
     path = tmp_path / ref.name

@@ -28,7 +28,7 @@ from penstock.operators.keys import CODE
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.stateless import Refusal
-from penstock.operators.waiting import Waiting, take_final, waiting_of
+from penstock.operators.waiting import Waiting, take_final
 from penstock.query.nodes import ORDER, TIME
 from penstock.query.process import Process
 
@@ -116,14 +116,21 @@ class ProcessKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> ProcessState:
         """Return the rows that wait and the newest state of each key."""
+        empty = ProcessState(states=KeyedRows.empty(self.by, self.keys | self.values))
+        return self.caught_up(empty, deltas, watermark)
+
+    def caught_up(
+        self, state: ProcessState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> ProcessState:
+        """Return the state at a watermark from an older one and the deltas since then."""
         rows = pl.concat([self.nothing, *deltas])
         waits = rows.filter(pl.col(VERSION).is_null() & (pl.col(UNTIL) > watermark))
-        newest = self._newest(rows).filter(~self._gone())
-        states = KeyedRows.empty(self.by, self.keys | self.values)
+        newest = self._newest(rows)
+        stays = newest.filter(~self._gone())
         return ProcessState(
-            states=states.replace(newest, newest),
-            waiting=waiting_of(waits.select(list(self.rows))),
-            timers=_with_timers((), self._earliest(newest)),
+            states=state.states.replace(newest, stays),
+            waiting=take_final(state.waiting, [waits.select(list(self.rows))], watermark).waiting,
+            timers=_with_timers(state.timers, self._earliest(stays)),
             watermark=watermark,
         )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 
 
@@ -129,17 +130,31 @@ class BucketSet:
         return bool(self.ranges)
 
     def __and__(self, other: BucketSet) -> BucketSet:
-        mine, theirs, common = list(self.ranges), list(other.ranges), []
-        i = j = 0
-        while i < len(mine) and j < len(theirs):
-            low, high = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
-            if low < high:
-                common.append((low, high))
-            if mine[i][1] <= theirs[j][1]:
-                i += 1
-            else:
-                j += 1
-        return BucketSet(tuple(common))
+        return BucketSet(_ranges(_bits(self.ranges) & _bits(other.ranges)))
 
     def __sub__(self, other: BucketSet) -> BucketSet:
-        return BucketSet.of(set(self) - set(other))
+        return BucketSet(_ranges(_bits(self.ranges) & ~_bits(other.ranges)))
+
+
+# After many moves a set has many ranges, and each segment is cut by it several times an epoch; as
+# numbers with a bit for each bucket, sets are cut in one step.
+@lru_cache(maxsize=8192)
+def _bits(ranges: tuple[tuple[int, int], ...]) -> int:
+    return sum((1 << high) - (1 << low) for low, high in ranges)
+
+
+@lru_cache(maxsize=8192)
+def _ranges(bits: int) -> tuple[tuple[int, int], ...]:
+    """Return the runs of ones in a number.
+
+    >>> _ranges(0b1000_0111)
+    ((0, 3), (7, 8))
+    """
+    ranges, low = [], 0
+    while bits:
+        zeros = (bits & -bits).bit_length() - 1
+        bits, low = bits >> zeros, low + zeros
+        ones = (~bits & (bits + 1)).bit_length() - 1
+        ranges.append((low, low + ones))
+        bits, low = bits >> ones, low + ones
+    return tuple(ranges)

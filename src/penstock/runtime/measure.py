@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
 import polars as pl
 import psutil
@@ -96,39 +97,64 @@ def named_host(command: Sequence[str]) -> str | None:
 
 
 def ready_seconds() -> float:
-    """Return for how long this thread has been ready to run without a core in all its life.
+    """Return for how long the threads of this process have been ready to run without a core.
 
-    The kernel counts it (`/proc/thread-self/schedstat`); 0 where there is no such file.
+    The kernel counts it for each (`schedstat`); 0 where it does not.
     """
-    with suppress(OSError, IndexError, ValueError), open("/proc/thread-self/schedstat") as file:
-        return int(file.read().split()[1]) / 1e9
-    return 0.0
-
-
-def busy_clock() -> float:
-    """Return a time that stands still while this thread waits for a core that others have.
-
-    Differences tell how long work took, waiting for disks included. Without that a machine that has
-    too many tasks makes every instance look busy, and balancing would chase its own shadow.
-    """
-    return time.perf_counter() - ready_seconds()
+    total = 0
+    with suppress(OSError):
+        for thread in os.listdir("/proc/self/task"):
+            with suppress(OSError, IndexError, ValueError):
+                total += int(Path(f"/proc/self/task/{thread}/schedstat").read_text().split()[1])
+    return total / 1e9
 
 
 class Stopwatch:
-    """Times a task from its start."""
+    """Times work: how long this process was busy with it, and what it took of the processor.
+
+    Busy is the time that passed, waiting for disks included, but not waiting for a core that others
+    have. Otherwise a machine with too many tasks makes every instance look busy, and balancing
+    would chase its own shadow. Several threads may wait at the same time, so that they wait longer
+    than passed; but work is never shorter than its processor time, unless that was shared out too.
+    """
 
     def __init__(self) -> None:
         """Start."""
-        self._at = time.time()
-        self._since, self._cpu = busy_clock(), time.process_time()
+        self.started_at = time.time()
+        self._since, self._cpu, self._ready = self._now()
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        return time.perf_counter(), time.process_time(), ready_seconds()
+
+    def seconds(self) -> tuple[float, float]:
+        """Return for how long the process has been busy since the start, and its processor time."""
+        now, cpu, ready = self._now()
+        passed, used, waited = now - self._since, cpu - self._cpu, ready - self._ready
+        return busy_seconds(passed, used, waited), used
 
     def place(self) -> TaskPlace:
         """Return where the task ran and what it has taken until now."""
+        busy, used = self.seconds()
         return TaskPlace(
             host=host_name(),
             pid=os.getpid(),
-            started_at=self._at,
-            busy_seconds=busy_clock() - self._since,
-            cpu_seconds=time.process_time() - self._cpu,
+            started_at=self.started_at,
+            busy_seconds=busy,
+            cpu_seconds=used,
             memory_bytes=psutil.Process().memory_info().rss,
         )
+
+
+def busy_seconds(passed: float, used: float, waited: float) -> float:
+    """Return how long work took without the wait for a core.
+
+    Args:
+        passed: How long it took in all.
+        used: The processor time of all threads.
+        waited: How long threads waited for a core, all together.
+
+    >>> busy_seconds(1.0, 0.5, 0.3), busy_seconds(1.0, 0.5, 0.9), busy_seconds(1.0, 1.8, 0.9)
+    (0.7, 0.5, 1.0)
+    """
+    return min(passed, max(passed - waited, used))

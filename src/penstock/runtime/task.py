@@ -35,7 +35,7 @@ from penstock.plan.statistics import TaskLoad
 from penstock.plan.tails import Lineage, lineages_of
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
-from penstock.runtime.measure import BucketCounts, Stopwatch, busy_clock
+from penstock.runtime.measure import BucketCounts, Stopwatch
 from penstock.runtime.operator_state import OperatorState
 from penstock.runtime.scan import Scanned, scan
 from penstock.runtime.switch import window_of
@@ -103,13 +103,13 @@ class _UnitRun:
             if payload.kind == "rows" and payload.body:
                 self.arrived.setdefault(payload.edge, []).append(to_frame(payload.body))
         for number in self.unit.subqueries:
-            subquery, since = self.query.subqueries[number], busy_clock()
+            subquery, watch = self.query.subqueries[number], Stopwatch()
             self.loads[number] = TaskLoad(instance=self.instance)
             if subquery.head is None:
                 self._scan(subquery, splits_in(payloads, at_hand))
             else:
                 self._head(subquery)
-            busy = busy_clock() - since
+            busy, _ = watch.seconds()
             self.loads[number] = replace(self.loads[number], busy_seconds=busy)
         for sink, waiting in self.waiting.items():
             if waiting:

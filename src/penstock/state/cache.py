@@ -35,7 +35,8 @@ class Entry:
     epoch: int = 0
 
 
-_ENTRIES: OrderedDict[Key, Entry] = OrderedDict()
+Entries = OrderedDict[Key, Entry]
+_ENTRIES: Entries = OrderedDict()
 _FRAMES: dict[str, pl.DataFrame] = {}
 _FRAMES_OF: tuple[str, int] = ("", 0)
 
@@ -153,6 +154,13 @@ def frames_of(run: str, epoch: int) -> dict[str, pl.DataFrame]:
         _FRAMES_OF = run, epoch
         _FRAMES.clear()
     return _FRAMES
+
+
+def use(entries: Entries) -> None:
+    """Go on with other entries, as if this were another worker process."""
+    global _ENTRIES
+    _ENTRIES = entries
+    _FRAMES.clear()
 
 
 def clear() -> None:

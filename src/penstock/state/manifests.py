@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -73,7 +73,7 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the manifest as the bytes of its file."""
-        value = asdict(self)
+        value = msgspec.to_builtins(self)
         return seal(KIND, {n: v for n, v in value.items() if v or n not in _LATER})
 
     @classmethod

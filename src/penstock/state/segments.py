@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from penstock.errors import CheckpointError
@@ -73,12 +74,11 @@ def read_segment(
         frame = read_frame(folder, ref)
         if known is not None and (ref.buckets - buckets):
             known[path] = frame
-    column = frame[BUCKET]
-    parts = []
-    for low, high in (ref.buckets & buckets).ranges:
-        first, last = column.search_sorted(low), column.search_sorted(high)
-        parts.append(frame[int(first) : int(last)])
-    return pl.concat(parts).drop(BUCKET) if parts else frame.clear().drop(BUCKET)
+    wanted = np.array((ref.buckets & buckets).ranges, dtype=np.int64).reshape(-1, 2)
+    places = np.searchsorted(frame[BUCKET].to_numpy(), wanted)
+    parts = [frame[first:last] for first, last in places.tolist() if first < last]
+    rows = pl.concat(parts, rechunk=len(parts) > 1) if parts else frame.clear()
+    return rows.drop(BUCKET)
 
 
 def read_frame(folder: Place, ref: SegmentRef) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -69,6 +70,7 @@ class TestStream:
         instances: int | Mapping[int, int] = 1,
         strategy: str = "operator-set-cloud",
         buckets: int = 1024,
+        workers: int = 1,
     ) -> None:
         """Compile a query and begin it.
 
@@ -78,6 +80,7 @@ class TestStream:
             instances: How many instances each subquery has, or a number for some of them.
             strategy: How to split the query into subqueries.
             buckets: How many buckets keys are hashed to.
+            workers: How many worker processes take turns, each with what it has cached.
         """
         self.sinks = sinks.sinks if isinstance(sinks, Sinks) else sinks
         self._query = compile_query(
@@ -90,6 +93,7 @@ class TestStream:
         self._before: dict[int, list[pl.DataFrame]] = {}
         self._added: dict[int, list[Mapping[str, Any]]] = {n: [] for n, _ in self._query.sources}
         self._finished = False
+        self._caches: list[cache.Entries] = [OrderedDict() for _ in range(workers)]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -108,10 +112,12 @@ class TestStream:
             rows: The rows, in the order in which they arrive; for several sources by source.
             splits: Into how many splits to cut each source's rows; instances share them.
         """
+        self._take_turns()
         self._run.epoch(self._batch(rows, splits))
 
     def advance(self) -> None:
         """Run an empty epoch."""
+        self._take_turns()
         self._run.epoch({})
 
     def crash(
@@ -135,10 +141,11 @@ class TestStream:
         """
         epoch = self._run.next_epoch
         batch = None if rows is None else self._batch(rows, 1)
+        self._take_turns()
         if batch is not None:
             self._run.die_in(batch, committed=committed)
         if lose_workers:
-            cache.clear()
+            self._forget()
         self._reopen(instances, strategy)
         if batch is not None:
             self._run.again(epoch, batch)
@@ -179,6 +186,7 @@ class TestStream:
     def finish(self) -> None:
         """End the input: close every window."""
         self._finished = True
+        self._take_turns()
         self._run.finish()
 
     def rows(self, sink: int | str | None = None) -> list[dict[str, Any]]:
@@ -259,9 +267,19 @@ class TestStream:
         )
         assert counts["read"] == counts["processed"] + counts["late"] + counts["refused"], counts
 
+    def _take_turns(self) -> None:
+        """Let the next worker work."""
+        if len(self._caches) > 1:
+            cache.use(self._caches[self._run.next_epoch % len(self._caches)])
+
+    def _forget(self) -> None:
+        cache.clear()
+        for entries in self._caches:
+            entries.clear()
+
     def close(self) -> None:
         """Remove the temporary folder and what the workers cached."""
-        cache.clear()
+        self._forget()
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
