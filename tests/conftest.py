@@ -1,6 +1,7 @@
 """For all tests: Hypothesis without deadlines, in CI always the same examples; one Spark at a time.
 
-With several workers (`pytest -n`), all tests with Spark go to one of them.
+With several workers (`pytest -n`), all tests with Spark go to one of them, and so do those of the
+fault programme, which look at what it leaves in the memory of the machine.
 """
 
 from __future__ import annotations
@@ -25,3 +26,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "faults" in item.path.parts:
+            item.add_marker(pytest.mark.xdist_group("faults"))

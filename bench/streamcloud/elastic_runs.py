@@ -42,7 +42,7 @@ class Scale:
         return self.every * self.instance_cores
 
 
-FULL = Scale(every=1.25, instance_cores=0.08, instances=10)
+FULL = Scale(every=1.6, instance_cores=0.09, instances=10)
 QUICK = Scale(every=0.5, instance_cores=0.12, instances=6)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from penstock.operators import aggregate
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
 from penstock.query.processes import Context, Row
+from penstock.query.stream import Stream
 from penstock.query.windows import TimeWindow
 from penstock.state import cache
 from penstock.testing.runner import LocalRun
@@ -153,29 +154,6 @@ def test_workers_that_take_turns_catch_up(
     assert sum(misses[:workers]) == workers - 1
 
 
-@pytest.mark.parametrize("how", ["inner", "full"])
-def test_joins_catch_up(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = ps.from_rows([], schema=dict(rows(0).schema), time="ts", delay="15 seconds")
-    odd, even = stream.filter("x % 3 = 1"), stream.filter("x % 3 = 2")
-    pairs = odd.join(even, on="k", within="25 seconds", how=how)
-    query = compile_query(pairs.write_memory().sinks, instances={0: 2})
-    alone, run = LocalRun(query, tmp_path / "alone"), LocalRun(query, tmp_path / "turns")
-    caches = [OrderedDict[Any, Any]() for _ in range(2)]
-    misses = []
-    for epoch in range(1, 40):
-        monkeypatch.setattr(cache, "_ENTRIES", OrderedDict())
-        alone.epoch(batch(epoch))
-        monkeypatch.setattr(cache, "_ENTRIES", caches[epoch % 2])
-        done = run.epoch(batch(epoch))
-        misses.append(sum(report.cache_misses for report in done.reports))
-    alone.finish()
-    run.finish()
-    ours, theirs = (r.table().sort(pl.all()) for r in (run, alone))
-    assert ours.equals(theirs)
-    assert ours.height > 100
-    assert sum(misses) < 15
-
-
 class Fading(ps.Process):
     """Fades a sum, tells of it a while later, and forgets the keys that it tells of."""
 
@@ -194,15 +172,39 @@ class Fading(ps.Process):
         return told
 
 
-def test_processes_catch_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _joined(stream: Stream, how: str) -> Stream:
+    odd, even = stream.filter("x % 3 = 1"), stream.filter("x % 3 = 2")
+    return odd.join(even, on="k", within="25 seconds", how=how)
+
+
+def _enriched(stream: Stream) -> Stream:
+    table = stream.filter("x % 3 = 1").select("k", "ts", latest="x")
+    return stream.filter("x % 3 = 2").enrich(table, on="k")
+
+
+QUERIES: dict[str, Callable[[Stream], Stream]] = {
+    "join": lambda s: _joined(s, "inner"),
+    "full join": lambda s: _joined(s, "full"),
+    "process": lambda s: s.process(Fading(), by="k"),
+    "dedup": lambda s: s.dedup(by="k", within="50 seconds"),
+    "dedup for ever": lambda s: s.dedup(by="k"),
+    "enrich": _enriched,
+    "session": lambda s: s.aggregate(by="k", window=ps.session("50 seconds"), n="sum(x)"),
+    "top": lambda s: s.top(2, "x", by="k", window=ps.sliding("2 minutes", every="30 seconds")),
+    "order": lambda s: s,
+}
+
+
+@pytest.mark.parametrize("name", list(QUERIES))
+def test_workers_catch_up(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = ps.from_rows([], schema=dict(rows(0).schema), time="ts", delay="70 seconds")
-    told = stream.process(Fading(), by="k")
-    query = compile_query(told.write_memory().sinks, instances={1: 2})
+    sink = QUERIES[name](stream).write_memory(ordered=name == "order")
+    query = compile_query(sink.sinks, instances={0: 2})
     alone, run = LocalRun(query, tmp_path / "alone"), LocalRun(query, tmp_path / "turns")
     caches = [OrderedDict[Any, Any]() for _ in range(2)]
     misses = []
     for epoch in range(1, 40):
-        # A key has rows for some epochs only, so that a timer outlives the worker that set it.
+        # A key has rows for some epochs only, so that what it has outlives the worker that saw it.
         given = {0: [f.with_columns(pl.col("k") + f"-{epoch // 5}") for f in batch(epoch)[0]]}
         monkeypatch.setattr(cache, "_ENTRIES", OrderedDict())
         alone.epoch(given)
@@ -214,7 +216,8 @@ def test_processes_catch_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ours, theirs = (r.table().sort(pl.all()) for r in (run, alone))
     assert ours.equals(theirs)
     assert ours.height > 100
-    assert sum(misses) < 25
+    # A merge of segments that a worker has not all seen costs it a restore; all else does not.
+    assert sum(misses) < 20
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=["sliding", "tumbling"])

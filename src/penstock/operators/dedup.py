@@ -23,7 +23,7 @@ from penstock.operators.keys import CODE
 from penstock.operators.panes import NOT_STARTED
 from penstock.operators.process_state import one_key
 from penstock.operators.runs import Run, add_run, take_below
-from penstock.operators.waiting import Waiting, take_final, waiting_of
+from penstock.operators.waiting import Waiting, take_final
 from penstock.query.dedup import Dedup
 from penstock.query.nodes import ORDER, TIME
 
@@ -70,16 +70,18 @@ class DedupKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> DedupState:
         """Return the rows that wait and the times that still count."""
+        empty = DedupState(kept=KeyedRows.empty(self.by, self.keys | {KEPT: pl.Int64()}))
+        return self.caught_up(empty, deltas, watermark)
+
+    def caught_up(
+        self, state: DedupState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> DedupState:
+        """Return the state at a watermark from an older one and the deltas since then."""
         rows = self.compact(deltas, watermark)
         waits = rows.filter(pl.col(KEPT).is_null()).select(list(self.rows))
         times = rows.filter(pl.col(KEPT).is_not_null()).select(*self.by, KEPT)
-        store = KeyedRows.empty(self.by, self.keys | {KEPT: pl.Int64()})
-        return DedupState(
-            kept=store.replace(times, times),
-            waiting=waiting_of(waits),
-            ending=self._with_ends((), times),
-            watermark=watermark,
-        )
+        waiting = take_final(state.waiting, [waits], watermark).waiting
+        return self._settled(replace(state, waiting=waiting, watermark=watermark), times)
 
     def compact(
         self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False

@@ -18,7 +18,7 @@ from penstock.operators.kernel import FOREVER, HIDDEN, SIDE, UNTIL, Advanced, em
 from penstock.operators.keyed_rows import KeyedRows
 from penstock.operators.keys import CODE
 from penstock.operators.panes import NOT_STARTED
-from penstock.operators.waiting import Waiting, take_final, waiting_of
+from penstock.operators.waiting import Waiting, take_final
 from penstock.query.enrich import Enrich
 from penstock.query.nodes import ORDER, TIME
 
@@ -75,17 +75,18 @@ class EnrichKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> EnrichState:
         """Return the rows that wait and the newest row of each key."""
+        empty = EnrichState(table=KeyedRows.empty(self.on, self.sides[1]))
+        return self.caught_up(empty, deltas, watermark)
+
+    def caught_up(
+        self, state: EnrichState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> EnrichState:
+        """Return the state at a watermark from an older one and the deltas since then."""
         rows = self.compact(deltas, watermark)
-        sides = [
-            rows.filter(pl.col(SIDE) == side).select(list(self.sides[side])) for side in (0, 1)
-        ]
-        newest = sides[1].filter(pl.col(TIME) < watermark)
-        store = KeyedRows.empty(self.on, self.sides[1])
-        later = [side.filter(pl.col(TIME) >= watermark) for side in sides]
-        left, right = (waiting_of(frame) for frame in later)
-        return EnrichState(
-            table=store.replace(newest, newest), waiting=(left, right), watermark=watermark
-        )
+        sides = [rows.filter(pl.col(SIDE) == side) for side in (0, 1)]
+        _, left = self._ready(state, sides, watermark, 0)
+        changes, right = self._ready(state, sides, watermark, 1)
+        return self._settled(state, self._in_order(changes), (left, right), watermark)
 
     def compact(
         self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
@@ -93,7 +94,7 @@ class EnrichKernel:
         """Return one delta with the rows that wait and the newest row of each key."""
         rows = pl.concat([self.nothing, *deltas]).filter(pl.col(UNTIL) > watermark)
         final = (pl.col(SIDE) == 1) & (pl.col(TIME) < watermark)
-        return pl.concat([rows.filter(~final), self._newest(rows.filter(final))])
+        return pl.concat([rows.filter(~final), self._last(self._in_order(rows.filter(final)))])
 
     def advance(
         self, state: EnrichState, arrived: Sequence[pl.DataFrame], watermark: int
@@ -102,16 +103,22 @@ class EnrichKernel:
         watermark = max(watermark, state.watermark)
         rows, left = self._ready(state, arrived, watermark, 0)
         changes, right = self._ready(state, arrived, watermark, 1)
-        ordered = changes.sort(*ORDER, *self.ties)
+        ordered = self._in_order(changes)
         results = self._answers(state.table, rows, ordered)
-        newest = ordered.unique(self.on, keep="last", maintain_order=True)
-        after = replace(
-            state,
-            table=state.table.replace(newest, newest),
-            waiting=(left, right),
-            watermark=watermark,
-        )
+        after = self._settled(state, ordered, (left, right), watermark)
         return Advanced(state=after, results=results)
+
+    def _settled(
+        self,
+        state: EnrichState,
+        changes: pl.DataFrame,
+        waiting: tuple[Waiting, Waiting],
+        watermark: int,
+    ) -> EnrichState:
+        """Return the state after changes of the table, which are in order."""
+        newest = self._last(changes)
+        table = state.table.replace(newest, newest)
+        return replace(state, table=table, waiting=waiting, watermark=watermark)
 
     def _ready(
         self, state: EnrichState, arrived: Sequence[pl.DataFrame], watermark: int, side: int
@@ -137,5 +144,8 @@ class EnrichKernel:
         lazy = joined.lazy().select(*self.node.schema, TIME)
         return placed(lazy, self.operator, self.ordered).collect()
 
-    def _newest(self, rows: pl.DataFrame) -> pl.DataFrame:
-        return rows.sort(*ORDER, *self.ties).unique(self.on, keep="last", maintain_order=True)
+    def _in_order(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.sort(*ORDER, *self.ties)
+
+    def _last(self, ordered: pl.DataFrame) -> pl.DataFrame:
+        return ordered.unique(self.on, keep="last", maintain_order=True)

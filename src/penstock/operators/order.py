@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
-from penstock.operators.waiting import Waiting, by_time, take_final
+from penstock.operators.waiting import Waiting, take_final
 from penstock.query.nodes import ORDER, TIME, Sink
 
 
@@ -34,9 +34,11 @@ class OrderKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
         """Return the rows that still wait at a watermark."""
-        rows = [d.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for d in deltas]
-        found = [frame for frame in rows if frame.height]
-        return (by_time(found),) if found else ()
+        return self.caught_up((), deltas, watermark)
+
+    def caught_up(self, state: Waiting, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
+        """Return the rows that wait at a watermark, from older ones and the deltas since then."""
+        return take_final(state, [d.drop(UNTIL) for d in deltas], watermark).waiting
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the rows of an epoch with the watermark at which they have left."""

@@ -74,15 +74,28 @@ class SessionKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> SessionState:
         """Return the state at a watermark from the deltas of the past."""
+        return self.caught_up(SessionState(sessions=self.none), deltas, watermark)
+
+    def caught_up(
+        self, state: SessionState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> SessionState:
+        """Return the state at a watermark from an older one and the deltas since then.
+
+        A fragment that was due meanwhile either ended with its session or was written again.
+        """
+        due, fragments = take_below(state.fragments, UNTIL, watermark + 1)
         rows = [d.filter(pl.col(UNTIL) > watermark) for d in deltas]
         found = [frame for frame in rows if frame.height]
-        if not found:
-            return SessionState(sessions=self.none)
-        fragments = pl.concat(found)
-        sessions = self._spans(fragments)
+        if found:
+            fragments = add_run(fragments, _by_until(found), _by_until)
+        touched = pl.concat([
+            pl.DataFrame(schema=self.none.schema),
+            *[frame.select(list(self.none.schema)) for frame in (*due, *found)],
+        ])  # fmt: skip
+        known = pl.concat([state.sessions.find(touched), touched])
+        open_ones = self._spans(known).filter(pl.col(LAST) + self.apart_us > watermark)
         return SessionState(
-            sessions=self.none.replace(sessions, sessions),
-            fragments=(Run.of(fragments, UNTIL),),
+            sessions=state.sessions.replace(touched, open_ones), fragments=fragments
         )
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:

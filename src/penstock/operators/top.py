@@ -108,6 +108,14 @@ class TopKernel:
         levels = self.nodes.seal((), sealed[0] if sealed else None, NOT_STARTED, watermark)
         return TopState(open=runs, levels=levels, watermark=watermark)
 
+    def caught_up(
+        self, state: TopState, deltas: Sequence[pl.DataFrame], watermark: int
+    ) -> TopState:
+        """Return the state at a watermark from an older one and the deltas since then."""
+        rows = [self.compact(deltas, watermark).drop(UNTIL)] if deltas else []
+        caught: TopState = self.advance(state, rows, watermark).state
+        return caught
+
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the rows of an epoch with the watermark at which nobody needs them."""
         fresh = [frame for frame in arrived if frame.height]
