@@ -220,6 +220,20 @@ def test_workers_catch_up(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert sum(misses) < 20
 
 
+def test_sessions_that_ended_elsewhere_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = ps.from_rows([], schema=dict(rows(0).schema), time="ts")
+    run = LocalRun(compile_query(QUERIES["session"](stream).write_memory().sinks), tmp_path)
+    caches, most = [OrderedDict[Any, Any]() for _ in range(2)], 0
+    for epoch in range(1, 40):
+        given = [f.with_columns(pl.col("k") + f"-{epoch // 5}") for f in batch(epoch)[0]]
+        monkeypatch.setattr(cache, "_ENTRIES", caches[epoch % 2])
+        run.epoch({0: given})
+        most = max(most, *[entry.state.sessions.live for entry in cache._ENTRIES.values()])
+    assert 40 <= most <= 120, "of 320 in all"
+
+
 @pytest.mark.parametrize("window", WINDOWS, ids=["sliding", "tumbling"])
 def test_restored_rows_are_worked_off_in_portions(
     window: TimeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
