@@ -20,7 +20,7 @@ run:
 
 # test: run all tests and doctests
 test: setup
-	@.venv/bin/python -m pytest -n 2 --dist loadgroup
+	@.venv/bin/python -m pytest -n 2
 
 # check: lint, formatting, types
 check: setup

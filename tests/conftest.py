@@ -7,9 +7,11 @@ fault programme, which look at what it leaves in the memory of the machine.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 settings.register_profile(
     "penstock",
@@ -21,10 +23,16 @@ settings.register_profile(
 settings.load_profile("penstock")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "faults" in item.path.parts:
-            item.add_marker(pytest.mark.xdist_group("faults"))
+TOGETHER = ("tests/spark/", "tests/faults/")
+
+
+class _InTwos(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Gives tests to workers one by one, but all of a folder in `TOGETHER` to the same worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in TOGETHER if nodeid.startswith(folder)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _InTwos:
+    return _InTwos(config, log)

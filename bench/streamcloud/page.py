@@ -25,7 +25,7 @@ holds; an instance is one thread. Where the paper needs ten machines or more, an
 small part of a core, and utilisation is a share of that part.
 
 ```bash
-{_COMMAND}   # all of them, about 20 minutes
+{_COMMAND}   # all of them, about half an hour
 penstock bench streamcloud --figure 20b --quick            # one, in a short form that shows the way
 python -m bench.streamcloud.page                           # this page, from the JSON files
 ```
