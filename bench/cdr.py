@@ -29,6 +29,7 @@ __all__ = ["ENGINES", "WORKLOADS", "BenchRow", "run", "small_epoch", "table", "t
 
 ENGINES = tuple(MODULES)
 FILES_PER_EPOCH = 5
+WARM_EPOCHS, SHORT_WARM_EPOCHS, LONG_ROWS = 20, 4, 1_000_000
 ROWS = 10_000_000
 ROWS_PER_EPOCH = 2_500_000
 NATIVE_JOIN_PART = 10
@@ -194,9 +195,8 @@ def make_inputs(
     calls = folder / f"calls-{records.rows}-{files}-{records.hours:g}h"
     log(f"writing {records.rows:,} call records to {files} files in {calls}")
     records.write(calls, files=files)
-    return Inputs(
-        calls=calls, warm=_warm(folder), rows=records.rows, files_per_epoch=FILES_PER_EPOCH
-    )
+    warm = _warm(folder, epochs=WARM_EPOCHS if rows >= LONG_ROWS else SHORT_WARM_EPOCHS)
+    return Inputs(calls=calls, warm=warm, rows=records.rows, files_per_epoch=FILES_PER_EPOCH)
 
 
 @contextmanager
@@ -234,14 +234,14 @@ def _job(engine: str, load: Workload, inputs: Inputs, work: Path) -> EngineJob:
     )
 
 
-def _warm(folder: Path) -> Path:
-    """Write the small input that warms the engines up: twenty epochs of an hour in all.
+def _warm(folder: Path, epochs: int = WARM_EPOCHS) -> Path:
+    """Write the small input that warms the engines up: some epochs of an hour in all.
 
     A continuous query runs for days; what the JVM's compiler does in its first seconds is not
-    what it costs.
+    what it costs. Runs that are too short for figures are warmed up shortly, too.
     """
-    warm = folder / "warm-20"
-    CallRecords(rows=20_000, hours=1.0, seed=1).write(warm, files=20)
+    warm = folder / f"warm-{epochs}"
+    CallRecords(rows=1_000 * epochs, hours=1.0, seed=1).write(warm, files=epochs)
     return warm
 
 

@@ -134,8 +134,8 @@ STEEP = Period(name="σ=5", mean=5000, deviation=5.0)
 
 def _experiment(periods: tuple[Period, ...], *, quick: bool) -> Experiment:
     if quick:
-        return Experiment(periods=(STEEP,), length=12, scale=QUICK, imbalance=0.1)
-    return Experiment(periods=periods, length=12, scale=FULL, imbalance=0.1)
+        return Experiment(periods=(STEEP,), length=12, scale=QUICK, imbalance=0.04)
+    return Experiment(periods=periods, length=10, scale=FULL, imbalance=0.1)
 
 
 def _figure(

@@ -39,7 +39,7 @@ Samples = dict[tuple[str, int], list[Sample]]
 
 def overhead(folder: Path, *, quick: bool, log: Callable[[str], None]) -> Measured:
     """Compare throughput and CPU of static and elastic runs of two sizes."""
-    sizes, rounds, epochs = ((2,), 1, 6) if quick else ((2, 4), 7, 16)
+    sizes, rounds, epochs = ((2,), 1, 6) if quick else ((2, 4), 5, 16)
     rows_of_epoch = 20_000 if quick else 100_000
     total = write_epochs(
         folder / "input", call_epochs(epochs=epochs, rows=rows_of_epoch, seconds=1.0)

@@ -63,9 +63,9 @@ class Ramp:
         return [self.first + step * i for i in range(self.epochs)]
 
 
-RISING = Ramp(epochs=48, first=0.5, last=6.5)
+RISING = Ramp(epochs=40, first=0.5, last=6.5)
 QUICK_RISING = Ramp(epochs=12, first=0.6, last=2.4)
-FALLING = Ramp(epochs=48, first=6.0, last=0.5)
+FALLING = Ramp(epochs=40, first=6.0, last=0.5)
 QUICK_FALLING = Ramp(epochs=12, first=2.0, last=0.6)
 
 

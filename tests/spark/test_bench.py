@@ -45,13 +45,13 @@ def test_a_short_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workload", ["W4", "W5"])
 def test_join_and_product(workload: str, tmp_path: Path) -> None:
-    arguments = ("cdr", "--rows", "100000", "--workload", workload, "--no-small")
+    arguments = ("cdr", "--rows", "50000", "--workload", workload, "--no-small")
     done = bench(tmp_path, *arguments, "--engine", "penstock-files,native,polars")
     assert done.returncode == 0, done.stderr
     figures = {figure["engine"]: figure for figure in json.loads(done.stdout)}
     join = workload == "W4"
     assert set(figures) == {"penstock-files", "polars", *(["native"] if join else [])}
-    assert figures["penstock-files"]["rows"] == (100_000 if join else 2_000)
+    assert figures["penstock-files"]["rows"] == (50_000 if join else 1_000)
     assert (figures["penstock-files"]["comparisons_per_second_per_core"] is None) == join
     assert len({figure["output_rows"] for figure in figures.values()}) == 1
     assert figures["polars"]["output_rows"] > 0
