@@ -172,8 +172,8 @@ def _figure(
             USER_OPERATOR,
             "Keys are hashed to 1024 buckets, so neighbouring keys are spread over all instances "
             "from the start; with a deviation of 100, about 350 buckets have the load.",
-            f"UIT = {experiment.imbalance} is our default, and where the mean moves σ = "
-            f"{MOVING[1].deviation:.0f} is our choice; the paper's text names neither.",
+            f"UIT = {experiment.imbalance} is our choice, and so is σ = {MOVING[1].deviation:.0f} "
+            "where the mean moves; the paper's text names neither.",
         ),
     )
 
