@@ -114,8 +114,8 @@ class Stopwatch:
 
     Busy is the time that passed, waiting for disks included, but not waiting for a core that others
     have. Otherwise a machine with too many tasks makes every instance look busy, and balancing
-    would chase its own shadow. Threads that wait at the same time count several times, so busy is at
-    least the processor time, and at most what passed.
+    would chase its own shadow. Threads that wait at the same time count several times, so busy is
+    at least the processor time, and at most what passed.
     """
 
     def __init__(self) -> None:
