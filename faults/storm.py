@@ -46,6 +46,7 @@ READY_SECONDS = 240.0
 EPOCH_SECONDS = 300.0
 ANSWER_SECONDS = 120.0
 END_SECONDS = 300.0
+POLL_SECONDS = 0.05
 _SETTINGS = {
     "spark.driver.memory": "600m",
     # Short, so that retention is among what goes on meanwhile.
@@ -266,10 +267,18 @@ class Storm:
             self.tally.restart_ms.append(1000 * (time.monotonic() - since))
             self._tell_restart(since, gone)
             return
-        killed = _kill_one(self.cluster, victim, self.rng)
-        self.tally.kills[victim if killed else "missed"] += 1
+        self.tally.kills[victim if self._hit(child, victim) else "missed"] += 1
         self._epochs(child, 2)  # the one that was hit, and one more
         self.tally.recovery_ms.append(1000 * (time.monotonic() - since))
+
+    def _hit(self, child: Child, victim: str) -> bool:
+        """Kill an executor or a worker, as soon as there is one; executors come and go."""
+        until = time.monotonic() + ANSWER_SECONDS
+        while not _kill_one(self.cluster, victim, self.rng):
+            if child.over or time.monotonic() > until:
+                return False
+            child.wait(lambda events: False, POLL_SECONDS)
+        return True
 
     def _tell_restart(self, since: float, gone: float) -> None:
         """Log where the time of a restart went; all clocks are the machine's monotonic one."""
@@ -303,7 +312,7 @@ class Storm:
 
 def _kill_one(cluster: Cluster, victim: str, rng: random.Random) -> bool:
     """Kill an executor's JVM, or one of its Python workers; return whether there was one."""
-    jvms = [psutil.Process(pid) for pids in cluster.executors().values() for pid in pids]
+    jvms = [jvm for worker in cluster.workers for jvm in worker.executors()]
     found = jvms
     if victim == "worker":
         found = []

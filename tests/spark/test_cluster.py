@@ -99,12 +99,16 @@ class Feed:
         found = tidy(pl.read_parquet(self.folder / "out" / "**/*.parquet"))
         assert_frame_equal(found, expected(rows, closed_by=last))  # type: ignore[arg-type]
 
-    def instances(self) -> list[tuple[InstanceLoad, ...]]:
-        """Return the instances of the aggregate, epoch by epoch."""
+    def statistics(self) -> list[EpochStatistics]:
+        """Return what was measured, epoch by epoch."""
         self.query._driver.steering.events.flush()
         root = place_of(self.folder / "checkpoint") / "penstock"
-        found = [e for e in read_events(root, "statistics") if isinstance(e, EpochStatistics)]
-        return [s.instances for epoch in found for s in epoch.subqueries if s.name == AGGREGATE]
+        return [e for e in read_events(root, "statistics") if isinstance(e, EpochStatistics)]
+
+    def instances(self) -> list[tuple[InstanceLoad, ...]]:
+        """Return the instances of the aggregate, epoch by epoch."""
+        every = [s for epoch in self.statistics() for s in epoch.subqueries]
+        return [s.instances for s in every if s.name == AGGREGATE]
 
     def hosts(self) -> list[dict[int, str]]:
         """Return where the instances of the aggregate ran, epoch by epoch."""
@@ -259,7 +263,8 @@ def test_an_elastic_query_takes_executors_and_gives_them_back(
 ) -> None:
     """Load goes up and down with a file that says how long the work of a row takes.
 
-    It is three times what an epoch takes without it, so that the load is the same on any machine.
+    It is three times what lies between two epochs without it, so that the share of an epoch in
+    which an instance is busy is the same on any machine.
     """
     heavy = tmp_path / "heavy"
 
@@ -274,7 +279,7 @@ def test_an_elastic_query_takes_executors_and_gives_them_back(
     rules = ps.elastic(max=3, lower=0.15, target=0.3, upper=0.5, cooldown_seconds=1, smoothing=2)
     run = feed(loaded, elastic=rules)
     run.until(lambda: run.count("released") == 2, "two of three executors given back")
-    longest = max(epoch["epochSeconds"] for epoch in run.query.epochs[-3:])
+    longest = max(epoch.interval_seconds for epoch in run.statistics()[-3:])
     (tmp_path / "new").write_text(str(3 * longest / 35))  # seven keys in five windows per epoch
     (tmp_path / "new").rename(heavy)
     run.until(lambda: len(set(run.hosts()[-1].values())) > 1, "several hosts under load")

@@ -9,6 +9,8 @@ import pytest
 
 import penstock as ps
 from penstock.compiler import compile_query
+from penstock.plan.compiled import CompiledQuery
+from penstock.sources.splits import Split, assign
 from penstock.testing.runner import LocalRun
 from tests.spark.conftest import call_rows
 
@@ -30,3 +32,24 @@ def test_row_groups(tmp_path: Path, instances: int, statistics: bool) -> None:
         outcomes.append((run.table()["x"].to_list(), dict(done.counts)))
     assert outcomes[0] == outcomes[1]
     assert outcomes[0][1]["late"] == 30 + 4  # 0 to 29 below 149 - 70, then 95 to 98 below 169 - 70
+
+
+def test_row_groups_are_dealt_in_turn(tmp_path: Path) -> None:
+    """Every instance reads its part of one file, and small files do not all go to the same one."""
+    large = tmp_path / "large.parquet"
+    call_rows(0, 96).write_parquet(large, row_group_size=16)
+    stream = ps.read_parquet(tmp_path, time="ts")
+    query = compile_query(stream.write_memory().sinks, instances=3)
+    assert _shares(query, [large], 3) == [2, 2, 2]
+    small = [tmp_path / f"{i}.parquet" for i in range(60)]
+    for path in small:
+        call_rows(0, 4).write_parquet(path)
+    assert min(_shares(query, small, 3)) > 10
+
+
+def _shares(query: CompiledQuery, paths: list[Path], instances: int) -> list[int]:
+    """Return how many splits each instance has to read."""
+    whole = [Split(source=0, ordinal=(0, path.name), path=str(path)) for path in paths]
+    given = assign(query, whole, instances)
+    mine = [payload.task for payload in given if Split.of_payload(payload).path is not None]
+    return [mine.count(task) for task in range(instances)]

@@ -90,21 +90,24 @@ def assign(query: CompiledQuery, splits: Iterable[Split], instances: int) -> lis
     """Return the payloads that tell each scan instance of all splits and give each to one.
 
     With several instances a Parquet file is split by row group, and its footer tells every
-    instance the rows and highest time of each. A source whose files do not tell is read by one
-    instance: what is late in it depends on what came before.
+    instance the rows and highest time of each. Its row groups go to the instances in turn; which
+    one begins depends on the file, so that small files spread too. A source whose files do not
+    tell is read by one instance: what is late in it depends on what came before.
     """
     if instances == 1:
         return [split.to_payload(0) for split in splits]
     payloads = []
-    for split in [part for whole in splits for part in _row_groups(query, whole)]:
-        if split.rows is None:
-            payloads.append(split.to_payload(split.source % instances))
-            continue
-        owner = zlib.crc32(json.dumps([split.source, split.ordinal]).encode()) % instances
-        news = replace(split, path=None, body=b"")
-        payloads += [
-            (split if task == owner else news).to_payload(task) for task in range(instances)
-        ]
+    for whole in splits:
+        first = zlib.crc32(json.dumps([whole.source, whole.ordinal]).encode())
+        for number, split in enumerate(_row_groups(query, whole)):
+            if split.rows is None:
+                payloads.append(split.to_payload(split.source % instances))
+                continue
+            owner = (first + number) % instances
+            news = replace(split, path=None, body=b"")
+            payloads += [
+                (split if task == owner else news).to_payload(task) for task in range(instances)
+            ]
     return payloads
 
 
