@@ -58,6 +58,8 @@ class Span:
     others_cores: float
     processing_seconds: float
     """Processor seconds that tasks spent on tuples: reading, operators, state, results."""
+    task_seconds: float
+    """How long tasks were busy, one stage after the other, by the slowest instance of each."""
 
     @property
     def rows_per_second(self) -> float:
@@ -87,6 +89,12 @@ class Run:
             cores=cores,
             others_cores=others,
             processing_seconds=sum(self._processing(e) for e in mine),
+            task_seconds=sum(
+                max(i.busy_seconds for i in s.instances)
+                for e in mine
+                for s in e.subqueries
+                if s.instances
+            ),
         )
 
     def _processing(self, epoch: EpochStatistics) -> float:

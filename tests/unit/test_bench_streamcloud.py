@@ -100,7 +100,7 @@ def test_the_same_loads_give_the_same_rows() -> None:
 
 
 def test_a_load_grows_level_by_level() -> None:
-    assert Ramp(every=1.0, levels=3, epochs=2, warm=1).rows(5) == [5, 5, 5, 10, 10, 20, 20]
+    assert Ramp(every=1.0, levels=3, epochs=2, warm=1).rows(5, 9) == [5, 5, 5, 10, 10, 20, 20]
     ones = [pl.DataFrame({"x": [i]}) for i in range(4)]
     assert [part["x"].to_list() for part in gathered(ones, [1, 3])] == [[0], [1, 2, 3]]
 

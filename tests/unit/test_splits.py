@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
 from penstock.compiler import compile_query
 from penstock.plan.compiled import CompiledQuery
+from penstock.sources.files import read_one
 from penstock.sources.splits import Split, assign
 from penstock.testing.runner import LocalRun
 from tests.spark.conftest import call_rows
@@ -45,6 +47,25 @@ def test_row_groups_are_dealt_in_turn(tmp_path: Path) -> None:
     for path in small:
         call_rows(0, 4).write_parquet(path)
     assert min(_shares(query, small, 3)) > 10
+
+
+def test_only_the_columns_that_are_needed_are_read(tmp_path: Path) -> None:
+    """A column whose bytes are broken does no harm to a query that does not need it."""
+    path = tmp_path / "a.parquet"
+    call_rows(0, 32).write_parquet(path, row_group_size=16)
+    data, metadata = bytearray(path.read_bytes()), pq.read_metadata(path)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        column = next(c for i in range(3) if (c := group.column(i)).path_in_schema == "src")
+        start = column.dictionary_page_offset or column.data_page_offset
+        data[start : start + column.total_compressed_size] = bytes(column.total_compressed_size)
+    path.write_bytes(data)
+    schema = {"x": pl.Int64(), "ts": pl.Datetime("us")}
+    assert read_one("parquet", str(path), schema, 10, (16, 16)).rows["x"].to_list() == [
+        *range(16, 32)
+    ]
+    broken = read_one("parquet", str(path), schema | {"src": pl.String()}, 10, (16, 16))
+    assert broken.rows.is_empty()
+    assert len(broken.rejected) == 1
 
 
 def _shares(query: CompiledQuery, paths: list[Path], instances: int) -> list[int]:

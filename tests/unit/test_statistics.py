@@ -18,7 +18,7 @@ from penstock.compiler import compile_query
 from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
-from penstock.runtime import measure
+from penstock.runtime import measure, task
 from penstock.runtime.measure import BucketCounts, count_buckets
 from penstock.runtime.statistics import Gatherer
 from penstock.testing.runner import LocalRun
@@ -122,6 +122,26 @@ def test_no_keys_is_one_bucket() -> None:
     counts = BucketCounts()
     counts.add(pl.DataFrame({"x": [1, 2, 3]}), [], BUCKETS)
     assert (counts.buckets, counts.hot_keys) == ({0: 3}, [])
+
+
+@pytest.mark.parametrize("slow", ["to_frame", "stage_frame"])
+def test_taking_rows_and_writing_results_is_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str
+) -> None:
+    """An instance that does little but decode its rows, or write its results, is busy too."""
+    quick = getattr(task, slow)
+
+    def slowed(*args: Any, **options: Any) -> Any:
+        until = time.perf_counter() + 0.05
+        while time.perf_counter() < until:
+            pass
+        return quick(*args, **options)
+
+    monkeypatch.setattr(task, slow, slowed)
+    run = run_on(tmp_path, 2)
+    statistics(run, rows(["a", "b", "c", "d"], 1))
+    found = of_aggregate(statistics(run, rows(["a", "b", "c", "d"], 20)))
+    assert [load.busy_seconds >= 0.05 for load in found.instances] == [True, True]
 
 
 def test_waiting_for_a_core_is_not_busy(monkeypatch: pytest.MonkeyPatch) -> None:

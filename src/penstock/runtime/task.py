@@ -99,23 +99,26 @@ class _UnitRun:
 
     def run(self, payloads: Sequence[Payload], at_hand: Sequence[Split]) -> list[Payload]:
         self.seen = merge_seen([self.seen, *[p.seen for p in payloads]])
-        for payload in payloads:
-            if payload.kind == "rows" and payload.body:
-                self.arrived.setdefault(payload.edge, []).append(to_frame(payload.body))
         for number in self.unit.subqueries:
             subquery, watch = self.query.subqueries[number], Stopwatch()
             self.loads[number] = TaskLoad(instance=self.instance)
             if subquery.head is None:
                 self._scan(subquery, splits_in(payloads, at_hand))
             else:
+                self._arrive(subquery, payloads)
                 self._head(subquery)
+            self._stage_waiting()
             busy, _ = watch.seconds()
             self.loads[number] = replace(self.loads[number], busy_seconds=busy)
-        for sink, waiting in self.waiting.items():
-            if waiting:
-                self._stage("output", sink, pl.concat(waiting))
         self._stage_letters()
         return self.outbox
+
+    def _arrive(self, subquery: Subquery, payloads: Sequence[Payload]) -> None:
+        """Take the rows that other tasks have sent to a subquery."""
+        mine = {edge.id for edge in self.query.edges_into(subquery.id)}
+        for payload in payloads:
+            if payload.kind == "rows" and payload.body and payload.edge in mine:
+                self.arrived.setdefault(payload.edge, []).append(to_frame(payload.body))
 
     def _timed(self, phase: str, since: float) -> None:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - since
@@ -284,8 +287,13 @@ class _UnitRun:
         waiting = self.waiting.setdefault(number, [])
         waiting += [frame] if frame.height else []
         if sum(part.height for part in waiting) >= FILE_ROWS:
-            self._stage("output", number, pl.concat(waiting))
-            waiting.clear()
+            self._stage_waiting()
+
+    def _stage_waiting(self) -> None:
+        for number, waiting in self.waiting.items():
+            if waiting:
+                self._stage("output", number, pl.concat(waiting))
+                waiting.clear()
 
     def _send(self, edge: Edge, frame: pl.DataFrame) -> None:
         if edge.to_subquery in self.unit.subqueries:

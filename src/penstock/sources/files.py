@@ -17,6 +17,9 @@ from penstock.operators.stateless import refuse_failing
 from penstock.query.expressions import first_line
 from penstock.sources.formats import FORMATS, Schema, parse_times
 
+_BY_COLUMN = ("parquet", "arrow")
+"""Formats of which single columns can be read."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
@@ -48,7 +51,7 @@ def local_path(uri: str) -> str:
 
 def read_together(form: str, paths: Sequence[str], schema: Schema) -> pl.DataFrame | None:
     """Return the rows of several files at once, or None if any of them needs a closer look."""
-    if form not in ("parquet", "arrow"):
+    if form not in _BY_COLUMN:
         return None
     try:
         frame = FORMATS[form](paths, schema).select(list(schema)).collect()
@@ -73,6 +76,8 @@ def read_one(
     rejected: list[Rejected] = []
     try:
         rows = FORMATS[form]([path], schema)
+        if form in _BY_COLUMN and _fits(rows.collect_schema(), schema):
+            rows = rows.select(list(schema))
         frame = (rows if part is None else rows.slice(*part)).collect()
     except FileNotFoundError:
         reason = "the file is gone; it was deleted before it was read"
@@ -90,6 +95,11 @@ def read_one(
         return ReadFile(rows=empty, rejected=(*rejected, lost))
     good, bad = _conform(frame, schema, path)
     return ReadFile(rows=good, rejected=(*rejected, *bad))
+
+
+def _fits(found: Schema, schema: Schema) -> bool:
+    """Return whether nothing will be rejected, so that no other column has to be told of."""
+    return all(found.get(name) == dtype for name, dtype in schema.items())
 
 
 def _conform(frame: pl.DataFrame, schema: Schema, path: str) -> tuple[pl.DataFrame, list[Rejected]]:
