@@ -118,7 +118,9 @@ def test_fewer_slots_than_there_are_instances_do_not_stop_a_balance() -> None:
 def test_a_subquery_is_left_alone_for_the_cool_down() -> None:
     early = judged(GROW, Elastic(cooldown_seconds=5), memory={"changed": {NAME: 96.0}})
     assert early.accepted == ()
-    assert early.refused == (f"{NAME}: it was changed 4.0 s ago and is left alone for 5.0 s",)
+    assert early.refused == (
+        f"{NAME}: it was started or changed 4.0 s ago and is left alone for 5.0 s",
+    )
     assert early.memory == {"changed": {NAME: 96.0}}
     late = judged(GROW, Elastic(cooldown_seconds=5), memory={"changed": {NAME: 95.0}})
     assert late.accepted == (GROW,)

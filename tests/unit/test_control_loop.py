@@ -42,12 +42,21 @@ def test_the_fixed_policy_changes_nothing() -> None:
 
 def test_a_breach_becomes_one_change_with_a_record() -> None:
     cluster = Cluster(rules=Elastic(), shares=even())
-    found = [cluster.run(2.7) for _ in range(6)]
+    found = [cluster.run(2.7) for _ in range(10)]
     accepted = [record for record in found if record is not None and record.accepted]
     assert len(accepted) == 1
-    assert accepted[0].epoch == 1
+    assert accepted[0].epoch == 5  # as many seconds after the start: the cool-down
     assert accepted[0].accepted == accepted[0].proposed.plan
     assert cluster.size == 5
+
+
+def test_a_burst_at_the_start_is_waited_for() -> None:
+    """Cold processes and input that has piled up are no load to size a query by."""
+    cluster = Cluster(rules=Elastic(), shares=even())
+    found = [cluster.run(load) for load in (4.0, 3.0, 2.0, 0.6, 0.6, 0.6, 0.6, 0.6)]
+    refused = [record.refused for record in found if record is not None and record.refused]
+    assert "it was started or changed 1.0 s ago and is left alone for 5.0 s" in refused[0][0]
+    assert cluster.changes == []
 
 
 def test_the_same_is_not_told_again_whatever_the_numbers() -> None:
@@ -67,7 +76,7 @@ def test_a_load_that_wobbles_tells_a_bounded_number_of_things() -> None:
 
 
 def test_dry_run_only_reports() -> None:
-    cluster = Cluster(rules=Elastic(dry_run=True), shares=even())
+    cluster = Cluster(rules=Elastic(dry_run=True, cooldown_seconds=0.0), shares=even())
     for _ in range(10):
         cluster.run(2.7)
     assert cluster.changes == []
@@ -93,7 +102,7 @@ def test_a_change_by_hand_begins_a_cool_down_too() -> None:
         cluster.run(2.4)
     cluster.owners = cluster.owners.resized(2)
     refused = [record for _ in range(8) if (record := cluster.run(2.4)) and record.refused]
-    assert "it was changed" in refused[0].refused[0]
+    assert "it was started or changed" in refused[0].refused[0]
     assert cluster.changes == []
     for _ in range(5):
         cluster.run(2.4)
@@ -102,7 +111,7 @@ def test_a_change_by_hand_begins_a_cool_down_too() -> None:
 
 def accepted_record() -> DecisionRecord:
     cluster = Cluster(rules=Elastic(), shares=even())
-    for _ in range(2):
+    for _ in range(6):
         cluster.run(2.7)
     return cluster.records[-1]
 
@@ -240,7 +249,7 @@ class Run:
             publisher=lambda *_: None,
             clock=lambda: self.now,
             keep_sizes=True,
-            elastic=Elastic(max=3, instance_cores=1e-7, cooldown_seconds=60.0),
+            elastic=Elastic(max=3, instance_cores=1e-7, cooldown_seconds=1.0),
             resources=FixedSlots(2),
         )
 

@@ -65,7 +65,7 @@ class Controller:
                 self._note_change(event.name, event.at)
 
     def _note_change(self, name: str, at: float) -> None:
-        """Begin the cool-down of a subquery, whoever changed it."""
+        """Begin the cool-down of a subquery, whoever changed or started it."""
         changed = dict(self.guard_memory.get("changed", {}))
         changed[name] = max(at, changed.get(name, at))
         self.guard_memory = {**self.guard_memory, "changed": changed}
@@ -129,14 +129,18 @@ class Controller:
     def _look_at_maps(
         self, query: CompiledQuery, maps: Mapping[int, BucketMap], statistics: EpochStatistics
     ) -> None:
-        """Note which maps are new in this epoch; loads before it say nothing about them."""
+        """Note which maps are new in this epoch; loads before it say nothing about them.
+
+        A start begins a cool-down like a change: processes are cold, and input has piled up.
+        """
         for number, owners in maps.items():
-            known = self._maps.get(number)
+            known, name = self._maps.get(number), query.subquery_name(number)
             if known is None:
-                self._since[number] = self._first_epoch(query.subquery_name(number), number, owners)
+                self._since[number] = self._first_epoch(name, number, owners)
             elif known != owners:
                 self._since[number] = statistics.epoch
-                self._note_change(query.subquery_name(number), statistics.at)
+            if known != owners:
+                self._note_change(name, statistics.at)
         self._maps = dict(maps)
 
     def _first_epoch(self, name: str, number: int, owners: BucketMap) -> int:

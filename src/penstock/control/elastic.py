@@ -27,7 +27,7 @@ class Elastic:
         policy: Who decides: one of `POLICY_NAMES`.
         provisioning: ``load-aware`` goes to the target in one step, ``individual`` by one instance.
         protocol: How state moves, see `penstock.plan.changes.PROTOCOLS`.
-        cooldown_seconds: How long a subquery is left alone after a change.
+        cooldown_seconds: How long a subquery is left alone after a start or a change.
         smoothing: From how many epochs a load is taken: it is their median.
         instance_cores: What an instance may use, in cores; utilisation is a share of it.
         memory_bytes: How much state an instance can hold; 0 for no bound.

@@ -2,7 +2,7 @@
 
 Laws: whatever a policy proposes, what is accepted keeps the user's bounds, moves no bucket that is
 on its way, needs no more memory than an instance has, and leaves a subquery alone for the cool-down
-after a change. It is a function of the view, the decision, the rules and its memory.
+after a start or a change. It is a function of the view, the decision, the rules and its memory.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def guard(view: View, decision: Decision, rules: Elastic, memory: Memory) -> Ver
         view: What the policy saw.
         decision: What it proposed.
         rules: The user's rules.
-        memory: What the guard remembered: when each subquery was changed, under ``changed``.
+        memory: What the guard remembered: when each subquery was started or changed, under
+            ``changed``.
     """
     changed = dict(memory.get("changed", {}))
     known = {subquery.id: subquery for subquery in view.subqueries}
@@ -102,7 +103,8 @@ def _objection(
     ago = view.at - changed.get(subquery.name, -np.inf)
     if 0 <= ago < rules.cooldown_seconds:
         return (
-            f"it was changed {ago:.1f} s ago and is left alone for {rules.cooldown_seconds:.1f} s"
+            f"it was started or changed {ago:.1f} s ago and is left alone for "
+            f"{rules.cooldown_seconds:.1f} s"
         )
     if rules.dry_run:
         return f"a dry run, so it was not done: {change.reason or change.kind}"
