@@ -253,8 +253,8 @@ def decommissioning(folder: Path, *, quick: bool, log: Callable[[str], None]) ->
             f"{len(fewer)} decommissionings, {_sizes(found)}, and {len(steps) - len(fewer)} "
             f"provisionings in between; after each the utilisation was "
             f"{', '.join(f'{step.after:.2f}' for step in fewer)} (TUT = {TUT}). "
-            f"{len(fitting)} of {len(fewer)} steps ended between LUT and UUT, or below LUT where one "
-            "instance fewer would be above TUT."
+            f"{len(fitting)} of {len(fewer)} steps ended between LUT and UUT, or below LUT where "
+            "one instance fewer would be above TUT."
         ),
         panels=_panels({"load-aware": found}),
         parameters=_parameters(found),
