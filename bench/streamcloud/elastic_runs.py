@@ -73,7 +73,7 @@ _COSTS: dict[int, Cost] = {}
 def cost_of_rows(spark: "SparkSession", folder: Path, log: Callable[[str], None]) -> Cost:
     """Measure what rows cost; once in a process."""
     if 0 not in _COSTS:
-        few, many, each = 2_000, 10_000, 6
+        few, many, each = 4_000, 40_000, 6
         # A process becomes faster with each epoch, so the two sizes take turns.
         sizes = [many] * _WARM_UP + [few, many] * each
         loads = [Load(rows=size * _PROBE_INSTANCES) for size in sizes]

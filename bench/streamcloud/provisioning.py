@@ -46,16 +46,17 @@ CALM = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """How the load goes, in instances, from its first epoch to its last."""
+    """How the load goes, in instances, from its first epoch to its last; how many there are."""
 
     epochs: int
     first: float
     last: float
+    instances: int
 
     def loads(self) -> list[float]:
         """Return the load of each epoch.
 
-        >>> Ramp(epochs=3, first=1.0, last=2.0).loads()
+        >>> Ramp(epochs=3, first=1.0, last=2.0, instances=1).loads()
         [1.0, 1.5, 2.0]
         """
         step = (self.last - self.first) / (self.epochs - 1)
@@ -64,10 +65,10 @@ class Ramp:
 
 PACED = Scale(every=2.4, instance_cores=0.09, instances=MOST)
 """An instance here is so small that what every epoch costs it is felt; longer epochs lessen it."""
-RISING = Ramp(epochs=60, first=0.5, last=6.5)
-QUICK_RISING = Ramp(epochs=12, first=0.6, last=2.4)
-FALLING = Ramp(epochs=60, first=6.0, last=0.5)
-QUICK_FALLING = Ramp(epochs=12, first=2.0, last=0.6)
+RISING = Ramp(epochs=75, first=1.0, last=6.0, instances=2)
+QUICK_RISING = Ramp(epochs=12, first=0.6, last=2.4, instances=1)
+FALLING = Ramp(epochs=60, first=5.5, last=0.5, instances=9)
+QUICK_FALLING = Ramp(epochs=12, first=2.0, last=0.6, instances=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,13 @@ def _rising(
         with session(SLOTS) as spark:
             cost = cost_of_rows(spark, folder, log)
             _RUNS[key] = _run(
-                spark, folder, ramp.loads(), provisioning, cost, _scale(quick), instances=1
+                spark,
+                folder,
+                ramp.loads(),
+                provisioning,
+                cost,
+                _scale(quick),
+                instances=ramp.instances,
             )
         log(f"{provisioning}: {_sizes(_RUNS[key])}")
     return _RUNS[key]
@@ -238,11 +245,16 @@ def _wobble_text(found: Provisioned) -> str:
 def decommissioning(folder: Path, *, quick: bool, log: Callable[[str], None]) -> Measured:
     """Figure 21c: the load falls, and instances go."""
     ramp = QUICK_FALLING if quick else FALLING
-    begin = 3 if quick else 9
     with session(SLOTS) as spark:
         cost = cost_of_rows(spark, folder, log)
         found = _run(
-            spark, folder, ramp.loads(), "load-aware", cost, _scale(quick), instances=begin
+            spark,
+            folder,
+            ramp.loads(),
+            "load-aware",
+            cost,
+            _scale(quick),
+            instances=ramp.instances,
         )
     steps = found.steps
     fewer = [step for step in steps if step.change.after < step.change.before]
