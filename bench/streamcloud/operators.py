@@ -78,10 +78,7 @@ class Ramp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What came of one level of the load; rates are in rows a second.
-
-    `task_throughput` is what the tasks alone would reach: without exchange, scheduling and commit.
-    """
+    """What came of one level of the load; rates are in rows a second."""
 
     injected: float
     throughput: float
@@ -178,7 +175,7 @@ def _levels(run: Run, sizes: list[int], ramp: Ramp) -> list[Level]:
             Level(
                 injected=sizes[first] / ramp.every,
                 throughput=span.rows_per_second,
-                task_throughput=span.rows / span.task_seconds,
+                task_throughput=span.task_rows_per_second,
                 cpu_percent=100 * span.cores / SLOTS,
                 queue=max(0, due - ramp.epochs) * sizes[first],
             )
@@ -240,7 +237,7 @@ def instances_per_node(folder: Path, *, quick: bool, log: Callable[[str], None])
             )
         span = run.span(warm - 1)
         rate[slots], cpu[slots] = span.rows_per_second, span.cores
-        tasks[slots] = span.rows / span.task_seconds
+        tasks[slots] = span.task_rows_per_second
         log(f"join, {slots} instances: {rate[slots]:,.0f} rows/s")
     gain = rate[2] / rate[1]
     more = f", 4 instances {rate[4] / rate[1]:.2f} times" if 4 in rate else ""

@@ -38,6 +38,8 @@ LUT, UUT, TUT = 0.5, 0.9, 0.6
 MOST = 12
 NEAR = 0.15
 """A step reaches the target if the utilisation after it is as near as this."""
+ENOUGH = LUT - 0.05
+"""A step down leaves instances busy enough if they are as busy as this."""
 WARM = 3
 WOBBLE = 0.08
 CALM = 2
@@ -265,8 +267,8 @@ def decommissioning(folder: Path, *, quick: bool, log: Callable[[str], None]) ->
             f"{len(fewer)} decommissionings, {_sizes(found)}, and {len(steps) - len(fewer)} "
             f"provisionings in between; after each the utilisation was "
             f"{', '.join(f'{step.after:.2f}' for step in fewer)} (TUT = {TUT}). "
-            f"{len(fitting)} of {len(fewer)} steps ended between LUT and UUT, or below LUT where "
-            "one instance fewer would be above TUT."
+            f"{len(fitting)} of {len(fewer)} steps ended between {ENOUGH:.2f} and UUT, or lower "
+            "where one instance fewer would be above TUT."
         ),
         panels=_panels({"load-aware": found}),
         parameters=_parameters(found),
@@ -278,7 +280,7 @@ def _fits(step: Step) -> bool:
     """Return whether a step ended where it should: busy enough, or as small as it may be."""
     size = step.change.after
     smallest = size == 1 or step.after * size / (size - 1) > TUT
-    return step.after <= UUT and (step.after >= LUT - 0.05 or smallest)
+    return step.after <= UUT and (step.after >= ENOUGH or smallest)
 
 
 def _sizes(found: Provisioned) -> str:

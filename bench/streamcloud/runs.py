@@ -66,6 +66,11 @@ class Span:
         """Rows that were read in a second."""
         return self.rows / self.seconds
 
+    @property
+    def task_rows_per_second(self) -> float:
+        """What the tasks alone would reach: without exchange, scheduling and commit."""
+        return self.rows / self.task_seconds
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:

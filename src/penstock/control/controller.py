@@ -135,12 +135,11 @@ class Controller:
         """
         for number, owners in maps.items():
             known, name = self._maps.get(number), query.subquery_name(number)
-            if known is None:
-                self._since[number] = self._first_epoch(name, number, owners)
-            elif known != owners:
-                self._since[number] = statistics.epoch
-            if known != owners:
-                self._note_change(name, statistics.at)
+            if known == owners:
+                continue
+            first = self._first_epoch(name, number, owners) if known is None else statistics.epoch
+            self._since[number] = first
+            self._note_change(name, statistics.at)
         self._maps = dict(maps)
 
     def _first_epoch(self, name: str, number: int, owners: BucketMap) -> int:
