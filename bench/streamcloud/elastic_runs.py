@@ -59,7 +59,8 @@ class Cost:
         On a machine so busy that an epoch without rows takes it all, rows still take as long as
         the rest, so that load follows rows there too.
 
-        >>> Cost(fixed_seconds=0.01, row_seconds=1e-5).rows(FULL, 0.6, 2)
+        >>> tenth = Scale(every=1.0, instance_cores=0.1, instances=2)
+        >>> Cost(fixed_seconds=0.01, row_seconds=1e-5).rows(tenth, 0.6, 2)
         10000
         """
         capacity = scale.capacity_seconds
