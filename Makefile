@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench faults faults-short storm soak clean
+.PHONY: help setup run test check bench differ faults faults-short storm soak clean
 
 # help: print this list
 help:
@@ -31,6 +31,10 @@ check: setup
 # bench: run the call-record benchmark
 bench: setup
 	@.venv/bin/penstock bench cdr
+
+# differ: hold 20 000 random statements of SQL against DuckDB
+differ: setup
+	@.venv/bin/python -m bench.differ --statements 20000 --seed 1
 
 # faults: run the whole fault programme and print its table
 faults: setup

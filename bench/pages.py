@@ -1,11 +1,13 @@
 """The generated parts of the applications' pages: code, plans and results, from the code itself.
 
 The law this module keeps: a page's parts are what `python -m bench.pages` writes, and a test
-compares them. A part begins with `<!-- code: name -->`, `<!-- plan: name -->` or
-`<!-- rows: name -->` and ends with `<!-- end -->`.
+compares them. A part begins with `<!-- code: name -->`, `<!-- sql: name -->`,
+`<!-- plan: name -->`, `<!-- rows: name -->` or `<!-- figures: name -->` and ends with
+`<!-- end -->`. Figures are those of a file beside the page, which a benchmark gave with `--json`.
 """
 
 import inspect
+import json
 import re
 import tempfile
 from collections.abc import Callable, Mapping
@@ -17,9 +19,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 import penstock as ps
-from bench.local import run_streams
-from penstock.workloads import book, cdr, exchange, geography, network, tpcxbb
-from penstock.workloads.files import Made
+from bench.local import run_streams, unwrap
+from bench.report import rate
+from penstock.workloads import book, cdr, exchange, geography, network, nexmark, tpcxbb, winners
+from penstock.workloads.files import Made, Several, delay_of, parts_of
+from penstock.workloads.nexmark_sql import TEXTS
 
 if TYPE_CHECKING:
     from penstock.query.stream import Sinks, Stream
@@ -27,10 +31,10 @@ if TYPE_CHECKING:
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "applications"
 SHOWN = 5
 """Rows of a result that a page shows."""
-_PART = re.compile(r"<!-- (code|plan|rows): ([\w.]+) -->\n.*?<!-- end -->", re.DOTALL)
+_PART = re.compile(r"<!-- (code|sql|plan|rows|figures): ([\w.]+) -->\n.*?<!-- end -->", re.DOTALL)
 _MODULES: dict[str, Any] = {
     "book": book, "cdr": cdr, "exchange": exchange, "geography": geography, "network": network,
-    "tpcxbb": tpcxbb,
+    "nexmark": nexmark, "tpcxbb": tpcxbb, "winners": winners,
 }  # fmt: skip
 
 
@@ -38,15 +42,20 @@ _MODULES: dict[str, Any] = {
 class Example:
     """A query on a small input, whose plan and results a page shows."""
 
-    made: Made
-    streams: "Callable[[Stream], Mapping[str, Stream]]"
+    made: Made | Several
+    streams: "Callable[[Any], Mapping[str, Stream]]"
 
     def query(self) -> "Sinks":
         """Return the query from and to folders."""
         kind = type(self.made).__name__.lower().replace("callrecords", "calls")
-        schema = dict(self.made.frame(0, 1).schema)
-        rows = ps.read_parquet(f"{kind}/", time="ts", schema=schema)
-        streams = self.streams(rows).items()
+        inputs = {
+            name: ps.read_parquet(
+                f"{name or kind}/", time="ts", schema=dict(part.frame(0, 1).schema),
+                delay=delay_of(part),
+            )
+            for name, part in parts_of(self.made).items()
+        }  # fmt: skip
+        streams = self.streams(unwrap(inputs)).items()
         first, *others = (stream.write_parquet(f"{name}/") for name, stream in streams)
         return first.also(*others)
 
@@ -56,6 +65,16 @@ def _one(name: str, made: Any, query: "Callable[..., Stream]", *more: Any) -> "d
     return {name: Example(made=made, streams=lambda rows: {short: query(rows, *more)})}
 
 
+def _nexmark(name: str) -> "dict[str, Example]":
+    query = nexmark.QUERIES[name]
+
+    def streams(by_name: "Mapping[str, Stream]") -> "dict[str, Stream]":
+        return {name: query(nexmark.House(**by_name, within=_MARKET.reach))}
+
+    return {f"nexmark.{name}": Example(made=_MARKET, streams=streams)}
+
+
+_MARKET = nexmark.Market(rows=6_000, per_second=60.0)
 _CALLS = cdr.CallRecords(rows=20_000, callers=500, districts=10, hours=0.5)
 _SETTLED = cdr.CallRecords(rows=20_000, callers=500, settled=True, away_one_in=50)
 _HEAVY = cdr.CallRecords(rows=20_000, callers=500, hot_callers=3, hours=2.0)
@@ -79,6 +98,7 @@ EXAMPLES: dict[str, Example] = {
     **_one("tpcxbb.q4", _CLICKS, tpcxbb.q4),
     **_one("tpcxbb.q15", _SALES, tpcxbb.q15, tpcxbb.items(_SALES.items, _SALES.categories)),
     **_one("network.packet_sizes", network.Packets(rows=20_000, clients=50), network.packet_sizes),
+    **{key: example for name in nexmark.QUERIES for key, example in _nexmark(name).items()},
 }
 
 
@@ -88,7 +108,8 @@ def written(page: str) -> str:
 
 
 def _written(kind: str, name: str) -> str:
-    body = {"code": code, "plan": plan, "rows": rows}[kind](name)
+    write = {"code": code, "sql": sql, "plan": plan, "rows": rows, "figures": figures}
+    body = write[kind](name)
     return f"<!-- {kind}: {name} -->\n{body}\n<!-- end -->"
 
 
@@ -97,6 +118,28 @@ def code(name: str) -> str:
     module, thing = name.split(".")
     found = inspect.getsource(getattr(_MODULES[module], thing))
     return f"```python\n{found.rstrip()}\n```"
+
+
+def sql(name: str) -> str:
+    """Return a query in SQL."""
+    return f"```sql\n{TEXTS[name.split('.')[-1]].strip()}\n```"
+
+
+def figures(name: str) -> str:
+    """Return a table of rows a second: a line for each query, a column for each engine."""
+    found = json.loads((PAGES / f"{name}.json").read_text())
+    engines = list(dict.fromkeys(row["engine"] for row in found))
+    cells = {(row["query"], row["engine"]): _cell(row) for row in found}
+    lines = [["query", "rows", *engines], ["---"] * (2 + len(engines))]
+    for query, count in {row["query"]: row["rows"] for row in found}.items():
+        lines.append([query, f"{count:,}", *(cells.get((query, name), "") for name in engines)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    if row["rows_per_second"] is None:
+        return "–"
+    return rate(row["rows_per_second"]) + ("" if row["equal"] else " (other rows)")
 
 
 def plan(name: str) -> str:

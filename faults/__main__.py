@@ -47,6 +47,7 @@ CAMPAIGNS: dict[str, Entry] = {
     "zombies": Entry("zombies", 240, 30),
     "races": Entry("races", 120, 8),
     "corruption": Entry("corruption", 2_000, 100),
+    "histories": Entry("histories", 2_000, 12),
     "driver-kills": Entry("kills", 200, 6, "run_driver_kills"),
     "worker-kills": Entry("kills", 200, 6, "run_worker_kills"),
     "storm": Entry("storm", 1_000, 12, "run_storm"),

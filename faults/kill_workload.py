@@ -10,7 +10,7 @@ import json
 import os
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -200,6 +200,11 @@ class Verdict:
     def right(self) -> bool:
         """Whether nothing differs."""
         return not (self.lost or self.duplicated or self.differing)
+
+    def noting(self, remarks: Sequence[str]) -> Verdict:
+        """Return the verdict with more that differs."""
+        more = self.differing + len(remarks)
+        return replace(self, differing=more, remarks=(*self.remarks, *remarks))
 
 
 def judge(found: Outcome, batch: Outcome, clean: Outcome | None, *, ordered: bool) -> Verdict:

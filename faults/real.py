@@ -27,6 +27,7 @@ from penstock.testing.faults.oracle import (
     compare,
     missing_history,
     outcome_of,
+    parted,
     unnamed_files,
 )
 from penstock.testing.faults.scenario import Moves, Scenario, scenario_of
@@ -109,7 +110,8 @@ class Stage:
     def check(self, machine: Machine, life: Life) -> Difference:
         """Compare what a machine holds in the end with what it should."""
         odd = compare(self.expected, outcome_of(machine, LocalFiles()))
-        for note in (*self.truth.notes, *machine.odd, *missing_history(machine, LocalFiles())):
+        wrong = (*missing_history(machine, LocalFiles()), *parted(machine.checkpoint))
+        for note in (*self.truth.notes, *machine.odd, *wrong):
             odd.add(note)
         life.sweep()
         left = unnamed_files(machine, LocalFiles())

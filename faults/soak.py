@@ -31,8 +31,10 @@ import psutil
 from faults.kill_family import READY_SECONDS, Child, scratch_folder
 from faults.report import percentile
 from faults.soak_child import ADVANCE, DELAY, SCHEMA, SIZE
-from penstock.sinks.publish import epoch_of, read_published
+from penstock.sinks.publish import read_published
+from penstock.state.epochs import epoch_name
 from penstock.state.files import place_of
+from penstock.testing.faults.oracle import parted
 
 SAMPLE_SECONDS = 10.0
 LONG_MINUTES = 20
@@ -144,8 +146,8 @@ class Consumer:
             if epoch > self.taken:
                 self.taken = epoch
                 self._add(rows)
-        names = [p for p in self.folder.glob("epoch=*") if epoch_of(p.name) <= self.taken]
-        for old in sorted(names, key=lambda p: epoch_of(p.name))[: len(names) - keep]:
+        names = sorted(p for p in self.folder.glob("epoch=*") if p.name <= epoch_name(self.taken))
+        for old in names[: len(names) - keep]:
             shutil.rmtree(old)
 
     def _add(self, rows: pl.DataFrame) -> None:
@@ -298,6 +300,7 @@ class Soak:
         self.consumer.take(keep=0)
         done = child.told("done")[0]
         remarks = self._differences(done["totals"], done["watermark"])
+        remarks += parted(self.checkpoint, taken=True)
         if not gone:
             remarks.append("processes were left behind")
         seconds = [s["seconds"] for s in self.samples]

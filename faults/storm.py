@@ -32,6 +32,7 @@ from faults.report import Log, percentile
 from faults.storm_workload import batch_found, judge, read_found, run_static, write_file
 from penstock.errors import CheckpointError
 from penstock.testing.cluster import Cluster, standalone_cluster
+from penstock.testing.faults.oracle import parted
 
 KINDS = {"move": 0.4, "rescale": 0.4, "provision": 0.1, "decommission": 0.1}
 """Operations, and how often each comes."""
@@ -307,7 +308,8 @@ class Storm:
             found = read_found(self.folder / "run")
         except CheckpointError as error:
             return Verdict(differing=1, remarks=(str(error),))
-        return judge(found, run_static(calls, self.folder / "static"), batch_found(calls))
+        verdict = judge(found, run_static(calls, self.folder / "static"), batch_found(calls))
+        return verdict.noting(parted(self.folder / "run" / "checkpoint"))
 
 
 def _kill_one(cluster: Cluster, victim: str, rng: random.Random) -> bool:

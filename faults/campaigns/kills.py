@@ -37,6 +37,7 @@ from faults.kill_workload import (
 from faults.report import CampaignResult, Log, percentile
 from penstock.errors import CheckpointError
 from penstock.testing.faults.kills import Step, Victim
+from penstock.testing.faults.oracle import parted
 
 LIFE_SECONDS = 120.0
 """How long a life may take; a busy machine needs many times what a quiet one does."""
@@ -116,6 +117,7 @@ class Ground:
         except CheckpointError as error:
             return Verdict(differing=1, remarks=(f"{name}: {error}",))
         verdict = judge(found, self.batch, clean, ordered=self.ordered)
+        verdict = verdict.noting(parted(place / "checkpoint"))
         shutil.rmtree(place, ignore_errors=True)
         return verdict
 

@@ -31,6 +31,7 @@ from penstock.testing.faults.oracle import (
     compare,
     missing_history,
     outcome_of,
+    parted,
     unnamed_files,
 )
 from penstock.testing.faults.scenario import Scenario, any_layout, scenario_of
@@ -143,6 +144,8 @@ def _judge(seed: int, folder: str, driven: list[Driven]) -> Difference:
             life = Life(machine, RealDisk())
             life.run_until(LAST)
             odd = _compared(seed, machine, odd)
+            for text in parted(machine.checkpoint):
+                odd.add(text)
             life.sweep()
             left = unnamed_files(machine, LocalFiles())
             if left:

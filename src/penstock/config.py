@@ -25,6 +25,8 @@ class Config:
         strategy: How a query is split into subqueries.
         elastic: Rules for elasticity as text, such as ``min=1,max=8,target=0.6``.
         maxRefusedRows: How many rows may be refused in all before the query stops.
+        maxRefusedFiles: How many files may be refused, or wait to be complete, before the query
+            stops.
         fsync: Whether files are synced to disk before an epoch counts.
         retainEpochs: How many epochs back the state can be read, at least.
         retainSeconds: For how many seconds a past epoch's state can be read, at least.
@@ -39,6 +41,7 @@ class Config:
     strategy: str = "operator-set-cloud"
     elastic: str = ""
     maxRefusedRows: int = 10_000
+    maxRefusedFiles: int = 1_000
     fsync: bool = True
     retainEpochs: int = 10
     retainSeconds: int = 60
@@ -57,6 +60,7 @@ class Config:
             ("buckets", 1),
             ("instances", 1),
             ("maxRefusedRows", 0),
+            ("maxRefusedFiles", 0),
             ("retainEpochs", 1),
             ("retainSeconds", 0),
             ("recentProgress", 1),

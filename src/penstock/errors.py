@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.problems import Problem, located
+
 
 class PenstockError(Exception):
     """The root of all errors that Penstock raises on purpose."""
@@ -31,6 +33,10 @@ def _rebuild(kind: type[PenstockError], fields: dict[str, Any]) -> PenstockError
     return kind(**fields)
 
 
+class PenstockWarning(UserWarning):
+    """A query that can run and probably does not mean what it says."""
+
+
 class QueryError(PenstockError, ValueError):
     """A query that cannot run, with every mistake found in it.
 
@@ -39,16 +45,19 @@ class QueryError(PenstockError, ValueError):
       1. map: unknown column 'duratoin'; did you mean 'duration'?
     """
 
-    problems: tuple[str, ...]
+    problems: tuple[Problem, ...]
 
     def __init__(self, *, problems: Sequence[str]) -> None:
-        """Collect the mistakes in the order in which they were found."""
-        super().__init__(problems=tuple(problems))
+        """Collect the mistakes in the order in which they were found.
+
+        Those that were not told to be of another line are of the line that runs now.
+        """
+        super().__init__(problems=located(problems))
 
     def __str__(self) -> str:
         count = len(self.problems)
         lines = [f"the query has {count} mistake{'s' if count != 1 else ''}:"]
-        lines += [f"  {i}. {problem}" for i, problem in enumerate(self.problems, 1)]
+        lines += [f"  {i}. {problem.located}" for i, problem in enumerate(self.problems, 1)]
         return "\n".join(lines)
 
 
@@ -61,13 +70,14 @@ class ConfigError(PenstockError, ValueError):
 
 
 class RefusedLimitError(PenstockError):
-    """More rows were refused than the query tolerates; the epoch was not committed."""
+    """More rows or files were refused than the query tolerates; the epoch was not committed."""
 
     def __str__(self) -> str:
         f = self.fields
+        what = f.get("what", "rows")
         return (
-            f"refused rows exceed the limit: refused={f['refused']}, limit={f['limit']} "
-            f"(spark.penstock.maxRefusedRows); epoch {f['epoch']} was not committed; "
+            f"refused {what} exceed the limit: refused={f['refused']}, limit={f['limit']} "
+            f"(spark.penstock.maxRefused{what.title()}); epoch {f['epoch']} was not committed; "
             f"first reason: {f['reason']}"
         )
 
@@ -80,8 +90,33 @@ class CheckpointError(PenstockError):
         return f"checkpoint {f['path']!r}: {f['reason']}"
 
 
+class OutputError(PenstockError):
+    """A folder that a query must not, or cannot, write its results to."""
+
+    def __str__(self) -> str:
+        f = self.fields
+        return f"output folder {f['path']!r}: {f['reason']}"
+
+
 class FencedError(CheckpointError):
     """Another driver committed the epoch first; this one must stop."""
+
+
+class FinishedError(CheckpointError):
+    """New input for a query that was finished: all its windows are closed for good.
+
+    >>> FinishedError(path="/checkpoint", epoch=3).epoch
+    3
+    """
+
+    def __str__(self) -> str:
+        f = self.fields
+        return (
+            f"checkpoint {f['path']!r}: the query was finished with epoch {f['epoch']}, so its "
+            "input is complete and all its windows are closed; use a new checkpoint for more "
+            "input, and for input that goes on start with available_now=True and without "
+            "finish=True, which keeps open what is not complete"
+        )
 
 
 class StoppedError(PenstockError):

@@ -57,6 +57,10 @@ ROUTES: dict[str, tuple[tuple[ExpressionLike, ...], bool]] = {
     "some": (("g = 1", "g = 2"), False),
     "strict": (("cast(s as bigint) > 1", "x > 3"), True),
 }
+HUGE = pl.col("x") * (1 << 60)
+EXACT = pl.col("x").cast(pl.Decimal(38, 2)) * pl.col("g").cast(pl.Decimal(38, 3))
+WIDE = pl.col("x").abs().cast(pl.UInt64) * (1 << 61)
+ODD = pl.when(pl.col("x") == 4).then(pl.lit("nan").cast(pl.Float64)).otherwise(pl.col("y"))
 VALUES: dict[str, tuple[str, ExpressionLike]] = {
     "rows": ("int", "count(*)"),
     "count": ("int", "count(x)"),
@@ -94,11 +98,27 @@ VALUES: dict[str, tuple[str, ExpressionLike]] = {
     "last key": ("text", "last(k)"),
     "joined": ("text", pl.col("k").str.join("-")),
     "all x": ("list", pl.col("x").implode()),
+    "huge sum": ("alone", HUGE.sum()),
+    "huge avg": ("alone", HUGE.mean()),
+    "huge kept": ("alone", HUGE.mean() + 0 * pl.col("x").median()),
+    "huge kept sum": ("alone", HUGE.sum() + 0 * pl.col("x").median().cast(pl.Int64)),
+    "huge some": ("alone", HUGE.filter(pl.col("g") > 0).sum()),
+    "huge span": ("alone", HUGE.cast(pl.Duration("us")).mean()),
+    "wide sum": ("alone", WIDE.sum()),
+    "wide avg": ("alone", WIDE.mean()),
+    "decimal sum": ("alone", EXACT.sum()),
+    "decimal avg": ("alone", EXACT.mean()),
+    "decimal last": ("alone", pl.struct(EXACT.max(), l=EXACT.last(), f=EXACT.first())),
+    "decimal kept": ("alone", pl.struct(EXACT.mean(), s=EXACT.sum(), m=EXACT.median())),
+    "max odd": ("alone", ODD.max()),
+    "min odd": ("alone", ODD.min()),
+    "kept odd": ("alone", pl.struct(ODD.max(), l=ODD.min(), m=pl.col("x").median())),
 }
 WINDOWS: dict[str, Window] = {
     "5s": ps.tumbling("5 seconds"),
     "1us": ps.tumbling(timedelta(microseconds=1)),
     "10s/5s": ps.sliding("10 seconds", every="5 seconds"),
+    "10s/4s+3s": ps.sliding("10 seconds", every="4 seconds", offset="3 seconds"),
     "7s/3s": ps.sliding("7 seconds", every="3 seconds"),
     "12s/1s": ps.sliding("12 seconds", every="1 second"),
     "37s/2s": ps.sliding("37 seconds", every="2 seconds"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -203,6 +203,24 @@ class MoveBuckets:
 
 
 @dataclass(frozen=True)
+class HoldBack:
+    """Every ``step``-th bucket of an operator, from the first on, stays behind; no others do."""
+
+    operator: int
+    first: int = 0
+    step: int = 1
+
+    def buckets(self, count: int) -> range:
+        """Return the buckets of so many that stay behind."""
+        return range(self.first % count, count, self.step)
+
+
+@dataclass(frozen=True)
+class LetGo:
+    """No bucket stays behind any longer."""
+
+
+@dataclass(frozen=True)
 class Restart:
     """A stop and a new start with another strategy and other sizes."""
 
@@ -210,7 +228,7 @@ class Restart:
     instances: int
 
 
-Event = Add | Crash | Rescale | MoveBuckets | Restart
+Event = Add | Crash | Rescale | MoveBuckets | HoldBack | LetGo | Restart
 protocols = st.sampled_from(["auto", "window", "state", "window"])
 sizes = st.tuples(st.integers(0, 20), st.integers(0, 20))
 events: st.SearchStrategy[Event] = st.one_of(
@@ -226,6 +244,10 @@ events: st.SearchStrategy[Event] = st.one_of(
         shift=st.integers(1, 6),
         protocol=protocols,
     ),
+    st.builds(
+        HoldBack, operator=st.integers(0, 9), first=st.integers(0, 3), step=st.integers(1, 3)
+    ),
+    st.just(LetGo()),
     st.builds(Restart, strategy=st.sampled_from(STRATEGIES), instances=INSTANCES),
 )
 
@@ -270,6 +292,7 @@ class _Player:
     def __init__(self, scenario: Scenario, stream: TestStream) -> None:
         self.scenario, self.stream = scenario, stream
         self.left = [list(rows) for rows in scenario.rows]
+        self.held: set[str] = set()
 
     def play(self) -> None:
         for event in self.scenario.events:
@@ -278,6 +301,9 @@ class _Player:
             self.stream.add(self._next((10**6, 10**6)))
         if self.scenario.finish:
             self.stream.finish()
+        elif self.held:
+            self._let_go()
+            self.stream.advance()
 
     def _do(self, event: Event) -> None:
         if isinstance(event, Add):
@@ -289,6 +315,10 @@ class _Player:
             self._rescale(event)
         elif isinstance(event, MoveBuckets):
             self._move(event)
+        elif isinstance(event, HoldBack):
+            self._hold(event)
+        elif isinstance(event, LetGo):
+            self._let_go()
         else:
             self.stream.crash(strategy=event.strategy, instances=event.instances)
 
@@ -308,6 +338,16 @@ class _Player:
         _as_asked(
             lambda protocol: self.stream.move(subquery, moves, protocol=protocol), event.protocol
         )
+
+    def _hold(self, event: HoldBack) -> None:
+        if self.stream.stateful:
+            operator = self.stream.stateful[event.operator % len(self.stream.stateful)]
+            self.stream.hold(operator, event.buckets(self.scenario.buckets))
+            self.held.add(operator)
+
+    def _let_go(self) -> None:
+        for operator in self.held:
+            self.stream.hold(operator, ())
 
     def _next(self, sizes: tuple[int, int]) -> dict[int | str, list[Row]]:
         taken: dict[int | str, list[Row]] = {}
@@ -343,3 +383,15 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         tight=draw(st.booleans()),
         workers=draw(st.integers(1, 3)),
     )
+
+
+@st.composite
+def held_scenarios(draw: st.DrawFn) -> Scenario:
+    """Draw a run in which buckets stay behind again and again, among all that may happen."""
+    scenario = draw(scenarios())
+    holds = st.builds(
+        HoldBack, operator=st.integers(0, 9), first=st.integers(0, 3), step=st.integers(1, 3)
+    )
+    rounds = draw(st.lists(st.tuples(holds, events, st.builds(Add, sizes=sizes)), min_size=1,
+                           max_size=4))  # fmt: skip
+    return replace(scenario, events=tuple(event for one in rounds for event in one))

@@ -71,6 +71,7 @@ class PairQuery(QueryText):
     within: Any = "2 seconds"
     where: Any = None
     how: str = "inner"
+    self_pairs: bool | None = None
     ordered: bool = False
     wanted: tuple[str, ...] | None = None
     then: bool = False
@@ -84,10 +85,11 @@ class PairQuery(QueryText):
         left = stream_of(self.left, sources[0], sources[-1])
         right = left if self.right is None else stream_of(self.right, sources[-1], sources[0])
         if self.join is None:
-            result = left.product(right, where=self.where, within=self.within)
+            result = left.product(right, where=self.where, within=self.within,
+                                  self_pairs=self.self_pairs)  # fmt: skip
         else:
             result = left.join(right, where=self.where, within=self.within, how=self.how,
-                               **dict(self.join))  # fmt: skip
+                               self_pairs=self.self_pairs, **dict(self.join))  # fmt: skip
         if self.wanted:
             result = result.select(*[name for name in self.wanted if name in result.schema], n="1")
         made = result.write_memory("pairs", ordered=self.ordered)
@@ -141,6 +143,7 @@ def pair_queries(draw: st.DrawFn) -> PairQuery:
         within=within,
         where=draw(st.sampled_from(JOIN_WHERE if is_join else PRODUCT_WHERE)),
         how=draw(st.sampled_from(["inner", "left", "full"])) if not by_count else "inner",
+        self_pairs=None if by_count else draw(st.sampled_from([None, True])),
         ordered=draw(st.booleans()),
         wanted=draw(st.none() | st.just(names)),
         then=draw(st.booleans()),

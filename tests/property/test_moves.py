@@ -40,6 +40,7 @@ WINDOWS: dict[str, ps.TimeWindow] = {
     "5s": ps.tumbling("5 seconds"),
     "1m": ps.tumbling("1 minute"),
     "10s/5s": ps.sliding("10 seconds", every="5 seconds"),
+    "10s/4s+3s": ps.sliding("10 seconds", every="4 seconds", offset="3 seconds"),
     "7s/3s": ps.sliding("7 seconds", every="3 seconds"),
     "30s/1s": ps.sliding("30 seconds", every="1 second"),
     "2.5s/1.5s": ps.sliding("2500 ms", every="1500 ms"),

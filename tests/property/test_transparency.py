@@ -27,9 +27,11 @@ from penstock.testing.streams import TestStream
 from tests.property.queries import COLUMNS
 from tests.property.strategies import Row, Scenario, arrivals, scenarios
 
+pytestmark = pytest.mark.filterwarnings("ignore:top without a window")
+
 PLAIN = {name: COLUMNS[name] for name in ("k", "x", "y", "ts")}
 few = settings(max_examples=max(1, settings().max_examples // 4))
-many = settings(max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "500")))
+many = settings(max_examples=int(os.environ.get("PENSTOCK_EXAMPLES", "300")))
 
 
 @many

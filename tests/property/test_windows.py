@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,8 @@ from penstock.query.windows import Window
 from penstock.testing.compare import difference
 from tests.property.queries import COLUMNS, VALUES, QueryText
 from tests.property.strategies import INSTANCES, Scenario, arrivals, events, keys, several, values
+
+pytestmark = pytest.mark.filterwarnings("ignore:top without a window")
 
 SESSIONS: dict[str, Window] = {
     "1s": ps.session("1 second"),

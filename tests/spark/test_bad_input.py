@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import types
 from pathlib import Path
 
 import polars as pl
@@ -10,7 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.errors import TaskError
 from penstock.query.stream import Stream
+from penstock.runtime.spark.failures import SparkFailureError
 from penstock.runtime.spark.handle import Query
 from tests.spark.conftest import call_rows, write_calls
 
@@ -78,13 +82,13 @@ def test_a_null_time(spark: SparkSession, calls: Path, tmp_path: Path) -> None:
 def test_a_type_that_changes(
     spark: SparkSession, calls: Path, tmp_path: Path, instances: int
 ) -> None:
-    texts = call_rows(500, 3).with_columns(x=pl.Series(["500", "many", "502"]))
-    texts.write_parquet(calls / "5.parquet")
+    halves = call_rows(500, 3).with_columns(x=pl.Series([500.0, 501.5, 502.0]))
+    halves.write_parquet(calls / "5.parquet")
     os.utime(calls / "5.parquet", (1_700_000_010, 1_700_000_010))
     query = run(spark, ps.read_parquet(calls, time="ts"), tmp_path, instances)
     assert values(query) == [*range(501), 502]
     assert query.dead_letters()["reason"].to_list() == [
-        "column 'x': cannot take 'many' as Int64"
+        "column 'x': 501.5 of type Float64 has no exact value of type Int64"
     ]  # fmt: skip
 
 
@@ -162,3 +166,52 @@ def test_other_formats_and_their_bad_lines(spark: SparkSession, tmp_path: Path, 
     query = run(spark, read(folder, time="ts", schema=rows.schema), tmp_path)
     assert values(query) == list(range(50))
     assert query.totals["refused"] == (0 if form == "arrow" else 1)
+
+
+def test_a_module_that_workers_lack_is_told_in_a_sentence(
+    spark: SparkSession, calls: Path, tmp_path: Path
+) -> None:
+    ghost = types.ModuleType("only_in_the_driver")
+    exec("def same(frame):\n    return frame", ghost.__dict__)
+    stream = ps.read_parquet(calls, time="ts")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, ghost.__name__, ghost)
+        query = (
+            stream.apply(ghost.same, schema=stream.schema)
+            .write_memory()
+            .start(spark, checkpoint=tmp_path / "c", available_now=True)
+        )
+        with pytest.raises(TaskError, match="workers cannot import") as caught:
+            query.awaitTermination()
+    assert "only_in_the_driver" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_an_error_of_spark_is_told_in_a_few_lines(spark: SparkSession, tmp_path: Path) -> None:
+    """What Spark itself fails with, in a user's DataFrame, is told at its heart."""
+    frame = spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    broken = frame.selectExpr("timestamp", "raise_error(concat('boom ', value)) AS x")
+    query = (
+        ps.from_spark(broken, time="timestamp")
+        .write_memory()
+        .start(spark, checkpoint=tmp_path / "c")
+    )
+    with pytest.raises(TaskError, match="boom") as caught:
+        query.awaitTermination(120)
+    assert len(str(caught.value)) < 1_000
+    assert "\tat org.apache" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, SparkFailureError)
+    assert repr(query).startswith("<Query: failed, ")
+
+
+def test_a_failure_of_a_users_function_names_its_line(
+    spark: SparkSession, calls: Path, tmp_path: Path
+) -> None:
+    def fail(rows: pl.DataFrame) -> pl.DataFrame:
+        raise KeyError("mine")  # this line
+
+    with Path(__file__).open() as source:
+        line = next(n for n, text in enumerate(source, start=1) if "# this line" in text)
+    broken = ps.read_parquet(calls, time="ts").apply(fail, schema={"x": pl.Int64})
+    with pytest.raises(TaskError, match=rf"KeyError: 'mine' \[.*test_bad_input.py:{line}\]"):
+        run(spark, broken, tmp_path)

@@ -23,6 +23,12 @@ APPLICATION_FIELDS = {
 }  # fmt: skip
 
 
+NEXMARK_FIELDS = {
+    "query", "engine", "form", "rows", "rows_per_second", "equal", "epoch_ms_p50", "output_rows",
+    "reason",
+}  # fmt: skip
+
+
 def bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "penstock", "bench", *arguments, "--json"],
@@ -77,6 +83,30 @@ def test_applications(arguments: tuple[str, ...], names: list[str], tmp_path: Pa
     assert done.stderr.count("outputs of 2 engines are equal") == len(names)
 
 
+def test_nexmark(tmp_path: Path) -> None:
+    done = bench(tmp_path, "nexmark", "--events", "2000", "--queries", "q5,q8,q9")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    ways = [(figure["query"], figure["engine"]) for figure in figures]
+    engines = ("penstock-files", "native", "duckdb")
+    assert ways == [(query, engine) for query in ("q5", "q8", "q9") for engine in engines]
+    assert all(set(figure) == NEXMARK_FIELDS for figure in figures)
+    unable = [figure for figure in figures if figure["rows_per_second"] is None]
+    assert [(f["query"], f["engine"], f["equal"]) for f in unable] == [("q9", "native", None)]
+    assert "stateful" in unable[0]["reason"]
+    ran = [figure for figure in figures if figure not in unable]
+    assert all(f["equal"] and f["output_rows"] >= 5 and f["rows_per_second"] > 0 for f in ran)
+
+
+def test_nexmark_in_sql(tmp_path: Path) -> None:
+    arguments = ("--events", "2000", "--queries", "q5,q9", "--engine", "penstock-files", "--sql")
+    done = bench(tmp_path, "nexmark", *arguments)
+    assert done.returncode == 0, done.stderr
+    hot, won = json.loads(done.stdout)
+    assert (hot["form"], hot["equal"], won["equal"]) == ("sql", True, None)
+    assert "timer" in won["reason"]
+
+
 def test_rescale(tmp_path: Path) -> None:
     arguments = ("--keys", "3000", "--rows-per-epoch", "500", "--rounds", "1")
     done = bench(tmp_path, "rescale", *arguments)
@@ -96,7 +126,7 @@ def test_rescale(tmp_path: Path) -> None:
     assert done.stderr.count("gave the 3,000 rows of the batch job") == 2
 
 
-@pytest.mark.parametrize("suite", ["cdr", "tpcxbb"])
+@pytest.mark.parametrize("suite", ["cdr", "tpcxbb", "nexmark"])
 def test_an_unknown_workload_is_named(suite: str, tmp_path: Path) -> None:
     done = bench(tmp_path, suite, "--workload", "W9")
     assert done.returncode == 1

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import penstock as ps
 from penstock.errors import ConfigError
 from tests.spark.conftest import call_rows, write_calls
-from tests.spark.test_cli import QUERY
+from tests.spark.test_cli import BESIDE, QUERY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -108,6 +108,7 @@ def test_two_processes(tmp_path: Path) -> None:
     put_file(folder, 0)
     text = QUERY.format(folder="calls", out="out")
     (tmp_path / "query.py").write_text(text)
+    (tmp_path / "beside.py").write_text(BESIDE)
     with (
         running(tmp_path, ["--elastic", RULES, "--dry-run"], lambda s: s.startswith("epoch 0")),
         files_coming(folder, 1) as written,

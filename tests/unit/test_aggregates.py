@@ -18,7 +18,7 @@ SCHEMA: dict[str, pl.DataType] = {
 
 
 def apart(*texts: str | pl.Expr) -> Aggregation:
-    return take_apart({f"v{i}": parse(text) for i, text in enumerate(texts)}, SCHEMA)
+    return take_apart({f"v{i}": parse(text, SCHEMA) for i, text in enumerate(texts)}, SCHEMA)
 
 
 def calls(*texts: str | pl.Expr) -> list[str]:

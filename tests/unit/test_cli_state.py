@@ -44,7 +44,7 @@ def test_ls(home: Path) -> None:
 
 def test_show(home: Path, tmp_path: Path) -> None:
     found = as_json("show", home, "--operator", "aggregate-0", "--rows", 3)
-    assert found["columns"] == ["k", "pane_start", "p0", "p1", "p2"]
+    assert found["columns"] == ["k", "pane_start", "p0", "p1", "p2_low", "p2_high"]
     assert len(found["data"]) == 3 < found["rows"]
     one = as_json("show", home, "--operator", "aggregate-0", "--key", "a")
     same = as_json("show", home, "--operator", "aggregate-0", "--key", "k=a")
@@ -96,7 +96,7 @@ def test_history(home: Path) -> None:
 def test_verify_and_repair(home: Path) -> None:
     assert penstock("verify", home).exit_code == 0
     assert as_json("verify", home)["ok"]
-    path = next((home.parent / "raw" / "epoch=10").iterdir())
+    path = next((home.parent / "raw" / "epoch=0000000010").iterdir())
     damage(path)
     done = penstock("verify", home)
     assert done.exit_code == 1

@@ -8,13 +8,16 @@ from polars.testing import assert_frame_equal
 
 from penstock.operators import combine
 from penstock.operators.chunks import PANE
+from penstock.operators.functions import parts_of
+from penstock.query.aggregates import Call
 
 
 @pytest.mark.parametrize("panes", [[0, 0, 1, 1, 2], [2, 2, 0, 1, 2], [3, 0, 3, 0, 3]])
 def test_runs(panes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [(f"k{i % 7}", pane, i) for pane in panes for i in range(400)]
     frame = pl.DataFrame(rows, schema=["k", PANE, "x"], orient="row")
-    partials = [pl.len().alias("n"), pl.col("x").sum()]
+    calls = [Call(function="len"), Call(function="mean", argument=pl.col("x"), dtype=pl.Int64())]
+    partials = [parts_of(i, call) for i, call in enumerate(calls)]
     whole = combine.group_rows(frame, ["k"], partials).sort("k", PANE)
     monkeypatch.setattr(combine, "_LONG_RUN", 100)
     assert combine._long_runs(frame) is not None

@@ -219,7 +219,9 @@ def test_a_subquery_without_buckets_is_sized_likewise() -> None:
 
 def test_a_grid_is_sized_as_a_grid() -> None:
     owners = Grid.of(16).owners(2)
-    seen = view(subquery(0.95, 0.95, movable=False, grid=True, loads=(), owners=owners))
+    seen = view(
+        subquery(0.95, 0.95, movable=False, ways=("row", "column"), loads=(), owners=owners)
+    )
     (change,) = decide(Elastic(lower=0.4), seen, ripe("above")).plan
     assert change.owners == Grid.of(16).owners(4)
 

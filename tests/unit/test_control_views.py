@@ -116,7 +116,7 @@ def test_what_the_query_says_of_its_subqueries() -> None:
     assert (sources.name, sources.stateful, sources.movable) == ("sources", False, False)
     assert (aggregate.name, aggregate.stateful, aggregate.movable) == ("aggregate-0", True, True)
     assert aggregate.moving == (1, 3)
-    assert (sources.fixed, aggregate.fixed, aggregate.grid) == (False, False, False)
+    assert (sources.fixed, aggregate.fixed, aggregate.ways) == (False, False, ())
     assert view.busy_share == pytest.approx(0.6)  # stages take turns: 0.3, then 0.3 in the mean
     assert (view.slots, view.most_slots, view.at) == (2, 5, epoch.at)
 

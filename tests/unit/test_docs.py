@@ -28,6 +28,14 @@ def test_the_guide_runs_from_top_to_bottom() -> None:
     assert "subquery 1" in namespace["query"].explain()
 
 
+def test_the_guide_to_times_runs() -> None:
+    found = blocks("docs/times.md")
+    assert found
+    namespace: dict[str, Any] = {}
+    for block in found:
+        exec(compile(block, "docs/times.md", "exec"), namespace)
+
+
 def test_the_guide_to_elastic_queries_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     found = blocks("docs/elastic.md")

@@ -81,6 +81,11 @@ def test_a_folder_that_was_removed_is_made_again(tmp_path: Path) -> None:
     assert (folder / "g").read() == b"y"
 
 
+def test_a_folder_that_can_never_be_made_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError, match="/proc/checkpoint"):
+        (place_of("/proc/checkpoint") / "penstock" / "f").write_new(b"x")
+
+
 @pytest.mark.parametrize(
     ("spell", "path"),
     [

@@ -32,8 +32,8 @@ def problems(made: Stream) -> tuple[str, ...]:
     ("made", "text"),
     [
         (stream().map(b="aa + 1"), "map b: unknown column 'aa'; did you mean 'a'?"),
-        (stream().map(b="s + 1"), "map b: arithmetic on dtypes str"),
-        (stream().map(b="a +"), "map b: cannot parse 'a +'"),
+        (stream().map(b="s + 1"), "map b: cannot compute with String and a number"),
+        (stream().map(b="a +"), "map b: cannot read 'a +'"),
         (stream().map(b="sum(a)"), "map b: not row-wise"),
         (stream().map(b=pl.col("a").shift(1)), "map b: not row-wise"),
         (stream().map(b=pl.col("a") - pl.col("a").mean()), "map b: not row-wise"),

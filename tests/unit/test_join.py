@@ -191,9 +191,61 @@ def test_a_stream_with_itself_pairs_no_row_with_itself() -> None:
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "full"])
-def test_a_stream_with_itself_on_other_keys(how: str) -> None:
+def test_rows_pair_with_themselves_where_that_is_asked_for(how: str) -> None:
+    where = "x + x_right <> 6"  # a row with 3 is no partner of its own
+    joined = LEFT.join(LEFT, on="k", within="5 seconds", how=how, where=where, self_pairs=True)
+    with TestStream(joined.write_memory(), instances=2) as stream:
+        stream.add([row("a", 1, 1), row("a", 1, 1)])
+        assert seconds(stream.rows(), "x", "x_right") == [(1, 1)] * 4
+        stream.add([row("b", 2, 3), row("c", 3, 3)])
+        stream.crash()
+        stream.finish()
+        alone = [(3, None), (None, 3)][: ("inner", "left", "full").index(how)]
+        assert seconds(stream.rows(), "x", "x_right") == [(1, 1)] * 4 + [(2, 2), *alone]
+        stream.expect_reference()
+
+
+@pytest.mark.parametrize("self_pairs", [None, True])
+def test_two_streams_of_one_source_pair_all_their_rows(self_pairs: bool | None) -> None:
+    low, high = LEFT.filter("x < 3"), LEFT.filter("x > 1")
+    joined = low.join(high, on="k", within="5 seconds", self_pairs=self_pairs)
+    with TestStream(joined.write_memory(), instances=2) as stream:
+        stream.add([row("a", x, 1) for x in (1, 2, 3)])
+        assert seconds(stream.rows(), "x", "x_right") == [(1, 2), (1, 3), (2, 2), (2, 3)]
+        stream.expect_reference()
+
+
+def test_rows_of_two_streams_cannot_be_kept_from_themselves() -> None:
+    low, high = LEFT.filter("x < 3"), LEFT.filter("x > 1")
+    for made in (
+        low.join(high, on="k", within="5 seconds", self_pairs=False),
+        low.product(high, where="k = k_right", within="5 seconds", self_pairs=False),
+    ):
+        with pytest.raises(QueryError, match="self_pairs=False needs the same stream on both"):
+            made.write_memory().explain()
+    LEFT.join(RIGHT, on="k", within="5 seconds", self_pairs=False).write_memory().explain()
+    counted = LEFT.join(LEFT, on="k", within=ps.count_window(2), self_pairs=True)
+    with pytest.raises(QueryError, match="self_pairs=True needs a time window"):
+        counted.write_memory().explain()
+
+
+def test_self_pairs_are_pinned(tmp_path: Any) -> None:
+    def joined(self_pairs: bool) -> Any:
+        return LEFT.join(LEFT, on="k", within="1m", self_pairs=self_pairs).write_memory()
+
+    with TestStream(joined(False), tmp_path) as stream:
+        stream.add([row("a", 1, 1)])
+    with pytest.raises(CheckpointError, match="join-0 self pairs"):
+        TestStream(joined(True), tmp_path)
+
+
+@pytest.mark.parametrize("self_pairs", [False, True])
+@pytest.mark.parametrize("how", ["inner", "left", "full"])
+def test_a_stream_with_itself_on_other_keys(how: str, self_pairs: bool) -> None:
     calls = source("calls", schema={"a": pl.Int64(), "b": pl.Int64(), "ts": pl.Datetime("us")})
-    joined = calls.join(calls, left_on="a", right_on="b", within="5 seconds", how=how)
+    joined = calls.join(
+        calls, left_on="a", right_on="b", within="5 seconds", how=how, self_pairs=self_pairs
+    )
     rows = [{"a": a, "b": b, "ts": at(s)} for a, b, s in [(1, 1, 1), (1, 1, 1), (2, 1, 2)]]
     with TestStream(joined.write_memory(), instances=3) as stream:
         stream.add(rows[:2], splits=2)

@@ -12,6 +12,7 @@ from penstock.operators import combine
 from penstock.operators.chunks import PANE
 from penstock.operators.combine import group_rows
 from penstock.operators.keys import CODE, KeyTable
+from penstock.operators.parts import one_column
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "n": pl.Int64()}
 pairs = st.lists(
@@ -69,8 +70,8 @@ def test_runs_of_panes_are_grouped_like_any_rows(panes: list[int], run: int) -> 
         },
         schema={"k": pl.String, PANE: pl.Int64, "v": pl.Int64},
     )
-    total = [pl.col("v").sum().alias("s")]
-    whole = frame.group_by("k", PANE).agg(total)
+    total = one_column("s", pl.col("v").sum(), pl.Expr.sum)
+    whole = frame.group_by("k", PANE).agg(total.partial)
     with patch.object(combine, "_LONG_RUN", run):
-        found = group_rows(frame, ["k"], total)
+        found = group_rows(frame, ["k"], [total])
     assert found.sort("k", PANE).equals(whole.sort("k", PANE))

@@ -46,7 +46,7 @@ def as_first(function: Callable[[pl.DataFrame], pl.DataFrame]) -> Callable[..., 
 
 def opened(folder: Path, query: Sinks, *, buckets: int = 1024, time_zone: str = "UTC") -> None:
     compiled = compile_query(query.sinks, buckets=buckets)
-    pin(place_of(folder, fsync=False), meaning(compiled, time_zone))
+    pin(place_of(folder, fsync=False), meaning(compiled, time_zone), "word")
 
 
 SOURCE = rows()
@@ -59,10 +59,21 @@ FIRST = counted(SOURCE.filter("x > 0"))
         (counted(rows().filter("x > 1")), "aggregate-0 input"),
         (counted(rows()), "aggregate-0 input"),
         (counted(rows().map(x="x + 1").filter("x > 0")), "aggregate-0 input"),
-        (counted(rows().filter("x > 0"), n="max(x)"), "aggregate-0 values"),
+        (
+            counted(rows().filter("x > 0"), n="max(x)"),
+            r"aggregate-0 values: 'n' was sum\(x\) and is now max\(x\); use",
+        ),
+        (
+            counted(rows().filter("x > 0"), n="sum(x)", m=pl.col("x").mean()),
+            r"aggregate-0 values: 'm' is new, x.mean\(\); use",
+        ),
+        (counted(rows().filter("x > 2")), r"was 'source 0 > filter x > 0' and is now '.* x > 2'"),
         (counted(rows().filter("x > 0"), by="x"), "aggregate-0 by"),
         (counted(rows().filter("x > 0"), window=ps.tumbling("2 minutes")), "aggregate-0 window"),
-        (counted(rows(delay="1 second").filter("x > 0")), "source 0 delay_us"),
+        (
+            counted(rows(delay="1 second").filter("x > 0")),
+            "source 0 delay was '0s' and is now '1s'",
+        ),
         (
             counted(rows(schema=SCHEMA | {"x": pl.Int32}).filter("x > 0")),
             r"source 0 columns was \{.*Int64",

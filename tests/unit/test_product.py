@@ -190,9 +190,15 @@ def test_pairs_are_made_in_blocks(within: Any) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
-@pytest.mark.parametrize("itself", [False, True])
-def test_blocks_have_no_pairs_outside_the_window(itself: bool, rows: int) -> None:
-    made = LEFT.product(LEFT if itself else RIGHT, within="9 seconds", where="x >= 0")
+@pytest.mark.parametrize(
+    ("itself", "self_pairs"), [(False, None), (True, None), (True, False), (True, True)]
+)
+def test_blocks_have_no_pairs_outside_the_window(
+    itself: bool, self_pairs: bool | None, rows: int
+) -> None:
+    made = LEFT.product(
+        LEFT if itself else RIGHT, within="9 seconds", where="x >= 0", self_pairs=self_pairs
+    )
     numbers = [row(x, x) for x in range(40)]
     with (
         patch.object(blocks, "FEW", 0),
@@ -205,7 +211,7 @@ def test_blocks_have_no_pairs_outside_the_window(itself: bool, rows: int) -> Non
             else:
                 feed(stream, numbers[part], numbers[part])
         near = [(a, b) for a in range(40) for b in range(40) if abs(a - b) < 9]
-        assert pairs_of(stream) == [(a, b) for a, b in near if a != b or not itself]
+        assert pairs_of(stream) == [(a, b) for a, b in near if a != b or not itself or self_pairs]
 
 
 def test_explained() -> None:

@@ -16,7 +16,7 @@ from penstock.state.files import place_of
 
 
 def staged(target: Path, files: int) -> list[StagedFile]:
-    sink = SinkPlan(target=str(target), staging=staging_folder(str(target)))
+    sink = SinkPlan(target=str(target), staging=staging_folder(str(target), "q"))
     return [
         stage_frame(sink, "output", 4, pl.DataFrame({"n": [2 * i, 2 * i + 1]}), fsync=False)
         for i in range(files)
@@ -35,7 +35,7 @@ def test_published_once_however_often(tmp_path: Path) -> None:
     for _ in range(3):
         publish_folder(place_of(target), 4, files)
         assert seen(target) == [0, 1, 2, 3, 4, 5]
-    assert list(Path(staging_folder(str(target))).iterdir()) == []
+    assert list(Path(staging_folder(str(target), "q")).iterdir()) == []
     (rows,) = read_published(place_of(target)).values()
     assert sorted(rows["n"]) == [0, 1, 2, 3, 4, 5]
 
@@ -51,7 +51,7 @@ def test_published_once_by_several_at_once(tmp_path: Path) -> None:
             ]
         assert [done.exception(timeout=60) for done in publishing] == [None] * 4
         assert seen(target) == list(range(10))
-        assert list(Path(staging_folder(str(target))).iterdir()) == []
+        assert list(Path(staging_folder(str(target), "q")).iterdir()) == []
 
 
 def test_an_epoch_without_rows_leaves_nothing(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_damage_to_staged_and_published_files_is_noticed(tmp_path: Path) -> None
         read_staged(files[0])
     path.write_bytes(whole)
     publish_folder(place_of(target), 4, files)
-    (part,) = target.glob("epoch=4/*")
+    (part,) = target.glob("epoch=0000000004/*")
     part.write_bytes(whole[:-1] + b"?")
     with pytest.raises(CheckpointError, match="hash in its name"):
         read_published(place_of(target))

@@ -13,10 +13,12 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, OutputError
+from penstock.state.epochs import epoch_name, epochs_in
 from penstock.state.files import FileSystem, LocalFiles, Place, place_of, sha256
 from penstock.state.hdfs import HdfsFiles, LibHdfs, connect_hdfs
 from penstock.state.local_cache import LocalCache
+from penstock.state.owners import Claimant, check_owner, claim_folder, end_of, newest_claim
 from penstock.state.remote import remote_files, split_uri
 from penstock.state.s3 import PUT_BYTES, S3Files, connect_s3
 
@@ -651,3 +653,21 @@ def test_a_folder_on_hdfs_that_is_made_while_it_is_listed(tmp_path: Path) -> Non
     late = LateFolder(tmp_path / "hdfs")
     files = HdfsFiles(pafs.PyFileSystem(late), late.rename, cache=LocalCache(tmp_path / "cache"))
     assert files.list("hdfs://name-node:8020/new") == []
+
+
+def test_a_folder_is_claimed_taken_over_and_cleared(root: Place) -> None:
+    out = root / "out"
+    claim_folder(out, Claimant(owner="first", checkpoint=f"{root}/first"))
+    for number in range(3):
+        (out / epoch_name(number) / "part-00000.parquet").write_new(b"rows")
+    with pytest.raises(OutputError, match=r"epochs \(0 to 2\) of the query of checkpoint .*first"):
+        claim_folder(out, Claimant(owner="second", checkpoint=f"{root}/second"))
+    claim = claim_folder(
+        out, Claimant(owner="second", checkpoint=f"{root}/second", mode="overwrite")
+    )
+    assert (claim.begin, epochs_in(out)) == (4, {})
+    assert newest_claim(out) == claim
+    with pytest.raises(OutputError, match="has taken it over"):
+        check_owner(out, "first", 3)
+    check_owner(out, "second", 4)
+    assert end_of(out, "first", 0) == 4

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.errors import CheckpointError
 from penstock.plan.buckets import BucketSet
+from penstock.state.epochs import epoch_name
 from penstock.state.files import place_of
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.state.repair import plan_repair
@@ -141,8 +142,8 @@ def test_the_query_can_go_back_by_several_epochs(patients: dict[str, Patient]) -
     plan = patient.repair()
     assert plan.back_to == epoch - 1 < 9
     raw = patient.specimen.live / "raw"
-    assert not (raw / f"epoch={epoch + 1}").exists()
-    assert (raw / f"epoch={epoch}").exists()
+    assert not (raw / epoch_name(epoch + 1)).exists()
+    assert (raw / epoch_name(epoch)).exists()
     lists = patient.home / "spark" / "sources" / "0"
     assert max(int(p.name.split(".")[0]) for p in lists.iterdir() if p.name[0] != ".") == epoch
     assert patient.goes_on()
@@ -162,6 +163,8 @@ def test_a_damaged_newest_manifest(patients: dict[str, Patient], state: str, gon
         return
     else:
         path.unlink()
+        with pytest.raises(CheckpointError, match=f"missing.*penstock state repair {patient.home}"):
+            patient.specimen.go_on()
     epoch = int(path.name[:12])
     assert patient.repair().back_to == epoch - 1
     assert patient.goes_on()
@@ -201,7 +204,7 @@ def test_an_output_of_the_newest_epoch_is_made_again(
 ) -> None:
     patient = patients["stopped"].fresh()
     epochs = sorted((patient.specimen.live / side).iterdir(), key=lambda p: int(p.name[6:]))
-    assert epochs[-1].name == "epoch=10"
+    assert epochs[-1].name == epoch_name(10)
     damage(next(epochs[-1].iterdir()))
     assert patient.repair().back_to == 9
     assert patient.goes_on()
@@ -209,7 +212,7 @@ def test_an_output_of_the_newest_epoch_is_made_again(
 
 def test_an_older_output_is_lost_and_counted(patients: dict[str, Patient]) -> None:
     patient = patients["stopped"].fresh()
-    path = next((patient.specimen.live / "raw" / "epoch=8").iterdir())
+    path = next((patient.specimen.live / "raw" / epoch_name(8)).iterdir())
     rows = next(
         s.rows
         for s in json_of(patient.root / "manifests" / "000000000008.json").staged

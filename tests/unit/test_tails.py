@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +19,7 @@ from penstock.errors import ConfigError
 from penstock.exchange.lineages import rows_of_lineage, split_by_lineage
 from penstock.operators.chunks import PANE
 from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.operators.panes import Panes
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.epoch import SegmentRef
@@ -35,6 +36,7 @@ from penstock.testing.streams import TestStream
 SCHEMA: dict[str, Any] = {"k": pl.String, "x": pl.Int64, "ts": pl.Datetime("us")}
 BUCKETS = 8
 SECOND = 1_000_000
+ONE = Panes(width_us=1, per_window=4, step=2)
 
 
 def ref(name: str, until: int, *live: tuple[int, int]) -> SegmentRef:
@@ -57,6 +59,23 @@ def test_the_switch_is_the_first_start_above_all_rows() -> None:
     assert (found.before_us, found.until_us) == (22 * SECOND, 30 * SECOND)
     assert found.name == "a~000000000007"
     assert open_tail("a", 7, window, refs[1:], {1: 0}) is None
+
+
+@pytest.mark.parametrize("days", [1, 2, 7])
+def test_a_switch_at_a_day_that_the_clock_skipped_leaves_no_window_without_its_rows(
+    days: int,
+) -> None:
+    """Apia went from 2011-12-29 to 2011-12-31, so the windows that end at the 30th and 31st tie."""
+    window = ps.sliding(f"{days} days", every="1 day", zone="Pacific/Apia")
+    panes = Panes.of(window)
+    skipped = (date(2011, 12, 30) - date(1970, 1, 1)).days
+    for end in range(skipped - 3, skipped + 4):
+        kept = range(end - 9, end - days + 1)  # the last day with rows begins the last window
+        found = open_tail("a", 7, window, [ref("x", panes.start_at(end), (0, 4))], {1: 0})
+        assert found is not None
+        assert all(panes.start_at(day) < found.before_us for day in kept if day != skipped)
+        mine = [d for d in range(end - 9, end + 9) if panes.start_at(d) < found.before_us]
+        assert max(panes.start_at(day + days) for day in mine) <= found.until_us
 
 
 def test_segments_go_to_the_tail_for_its_buckets_alone() -> None:
@@ -89,8 +108,8 @@ def test_every_window_has_one_lineage_and_every_row_all_that_need_it() -> None:
             needed = set(range(start, start + size)) & set(range(30))
             rows = _rows(bucket)
             at = mine[0].owners[bucket]
-            parts = split_by_lineage(rows, ["k"], lineages, instances=3, pane_us=1)
-            found = rows_of_lineage(parts[at], ["k"], mine[0], instance=at, pane_us=1)
+            parts = split_by_lineage(rows, ["k"], lineages, instances=3, panes=ONE)
+            found = rows_of_lineage(parts[at], ["k"], mine[0], panes=ONE)
             assert needed <= set(found[PANE])
             assert all(part[PANE].is_unique().all() for part in parts)
 

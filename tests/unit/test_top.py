@@ -95,6 +95,7 @@ def test_after_an_aggregate_the_event_time_is_the_window() -> None:
         run.expect_reference()
 
 
+@pytest.mark.filterwarnings("ignore::penstock.PenstockWarning")
 def test_without_a_window_rows_of_one_event_time_compete_once_it_has_passed() -> None:
     rows = rows_at((1, "a", 1), (1, "b", 2), (2, "c", 0), (6, "d", 0))
     assert found(source().top(1, "x"), rows, finish=False) == []
@@ -110,7 +111,7 @@ def test_mistakes_are_told_at_once() -> None:
     text = str(error.value)
     for part in ("k must be", "nothing", "'q'", "given twice", "by time", "column 'rank'"):
         assert part in text
-    listed = source().map(l=pl.concat_list("x", "x")).top(1, "l")
+    listed = source().map(l=pl.concat_list("x", "x")).top(1, "l", window=ps.tumbling("1s"))
     with pytest.raises(ps.QueryError, match="cannot be ordered"):
         listed.write_memory()
 
@@ -153,6 +154,7 @@ def test_only_the_first_rows_leave_a_load_balancer_and_stay() -> None:
     assert kept <= 6 * 4
 
 
+@pytest.mark.filterwarnings("ignore::penstock.PenstockWarning")
 @pytest.mark.parametrize("window", [None, ps.sliding("9 seconds", every="1 second")], ids=str)
 def test_compaction_in_any_grouping_restores_the_same_state(window: TimeWindow | None) -> None:
     kernel = kernel_of(window)
@@ -191,3 +193,17 @@ def test_an_epoch_costs_what_came_however_much_is_kept() -> None:
         touched[kept] = sum(heights)
         assert len(state.open) <= 12
     assert touched[64_000] <= 1.5 * touched[1_000]
+
+
+def test_a_top_of_rows_without_a_window_warns() -> None:
+    with pytest.warns(ps.PenstockWarning, match="window=") as told:
+        alone = source().filter("x > 0").top(1, "x")
+    assert told[0].filename == __file__
+    assert "compares only rows of one event time" in alone.write_memory().explain()
+
+
+def test_a_top_of_results_does_not_warn() -> None:
+    counts = source().aggregate(by="k", window=ps.tumbling("10 seconds"), x="count(*)")
+    best = counts.filter("x > 1").top(3, "x").map(y="x").select("k", "y")
+    source().top(1, "x", window=ps.tumbling("10 seconds")).select("x").top(1, "x")
+    assert "one event time" not in best.top(1, "y").write_memory().explain()

@@ -48,9 +48,9 @@ def test_no_checkpoint(tmp_path: Path) -> None:
         ("penstock/planned/*", "plan"),
         ("penstock/published/*", "marker"),
         ("penstock/state/aggregate-0/*", "segment"),
-        ("penstock/late/0/epoch=1/*", "late"),
-        ("penstock/dead/0/epoch=1/*", "dead"),
-        ("../raw/epoch=9/*", "published"),
+        ("penstock/late/0/epoch=0000000001/*", "late"),
+        ("penstock/dead/0/epoch=0000000001/*", "dead"),
+        ("../raw/epoch=0000000009/*", "published"),
         ("rows/1/*", "rows"),
         ("spark/offsets/3", "offsets"),
         ("spark/commits/3", "commits"),
@@ -91,14 +91,14 @@ def test_a_missing_newest_manifest_is_told_by_what_it_left(home: Path) -> None:
 def test_deleted_outputs(home: Path) -> None:
     """A whole epoch may go; a part of one may not."""
     raw = home.parent / "raw"
-    (part,) = (raw / "epoch=8").iterdir()
+    (part,) = (raw / "epoch=0000000008").iterdir()
     part.unlink()
     found = verify(home)
-    assert ["epoch=8" in item.path for item in found.findings] == [True]
-    (raw / "epoch=8").rmdir()
+    assert ["epoch=0000000008" in item.path for item in found.findings] == [True]
+    (raw / "epoch=0000000008").rmdir()
     found = verify(home)
     assert found.sound
-    assert ["epoch=8" in note.path for note in found.notes] == [True]
+    assert ["epoch=0000000008" in note.path for note in found.notes] == [True]
 
 
 def test_what_another_program_left_is_no_damage(home: Path) -> None:

@@ -17,4 +17,6 @@ def test_pages_are_in_step_with_the_code(page: Path) -> None:
 
 
 def test_there_is_a_page_for_each_application() -> None:
-    assert {page.stem for page in PAGES.glob("*.md")} == {"cdr", "exchange", "network", "tpcxbb"}
+    assert {page.stem for page in PAGES.glob("*.md")} == {
+        "cdr", "exchange", "network", "nexmark", "tpcxbb",
+    }  # fmt: skip

@@ -11,8 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.query.durations import parse_duration
+from penstock.workloads.auctions import (
+    AUCTION_SCHEMA,
+    BID_SCHEMA,
+    PERSON_SCHEMA,
+    Auctions,
+    Bids,
+    Market,
+    Persons,
+)
 from penstock.workloads.calls import CALL_SCHEMA, CallRecords
-from penstock.workloads.files import Made
+from penstock.workloads.files import Made, delay_of
 from penstock.workloads.orders import ORDER_SCHEMA, Orders
 from penstock.workloads.packets import PACKET_SCHEMA, Packets
 from penstock.workloads.retail import CLICK_SCHEMA, SALE_SCHEMA, Clicks, Sales, items
@@ -23,6 +33,9 @@ KINDS: dict[Any, dict[str, pl.DataType]] = {
     Clicks: CLICK_SCHEMA,
     Sales: SALE_SCHEMA,
     Packets: PACKET_SCHEMA,
+    Persons: PERSON_SCHEMA,
+    Auctions: AUCTION_SCHEMA,
+    Bids: BID_SCHEMA,
 }
 ROWS = 20_000
 
@@ -35,7 +48,8 @@ def test_any_cut_has_the_same_rows(kind: Any, cut: int, seed: int) -> None:
     whole = made.frame(0, ROWS)
     assert whole.equals(pl.concat([made.frame(0, cut), made.frame(cut, ROWS)]))
     assert dict(whole.schema) == KINDS[kind]
-    assert whole["ts"].is_sorted()
+    behind = whole["ts"].cum_max() - whole["ts"]
+    assert behind.max() <= timedelta(microseconds=parse_duration(delay_of(made)))  # type: ignore[operator]  # a duration
     assert whole.null_count().sum_horizontal().item() == 0
 
 
@@ -112,3 +126,36 @@ def test_other_clients_are_busy_at_other_hours() -> None:
     assert busy["client"].n_unique() > 12
     shares = packets.filter(pl.col("ts").dt.hour() == 0)["client"].value_counts(sort=True)
     assert shares["count"][:1_000].sum() / packets.height > 0.45 / 24
+
+
+def test_of_fifty_events_one_is_a_person_and_three_are_auctions() -> None:
+    for events, counts in ((50, [1, 3, 46]), (1, [1]), (3, [1, 2]), (54, [2, 6, 46])):
+        assert [part.rows for part in Market(rows=events).parts.values()] == counts
+
+
+def test_some_auctions_bidders_and_sellers_are_hot_and_some_events_late() -> None:
+    streams = {n: part.frame(0, part.rows) for n, part in Market(rows=100_000).parts.items()}
+    persons, auctions, bids = streams.values()
+    # The hot one of its time, of which there are as many as hundreds, gets its share of all rows.
+    hot = ((bids, "auction", 0, 1 / 2), (bids, "bidder", 1, 3 / 4), (auctions, "seller", 0, 3 / 4))
+    for rows, column, place, share in hot:
+        assert 0.98 < ((rows[column] % 100) == place).mean() / share < 1.05  # type: ignore[operator]
+    late = (bids["ts"].cum_max() > bids["ts"]).mean()
+    assert 0.09 < late < 0.11  # type: ignore[operator]  # numbers
+    length = (auctions["expires"] - auctions["ts"]).dt.total_milliseconds()
+    assert length.min() >= 1  # type: ignore[operator]  # numbers
+    assert 160 < length.mean() < 175  # type: ignore[operator]
+    assert persons["id"].is_sorted()
+    assert persons["id"].n_unique() == persons.height == 2_000
+
+
+def test_a_bid_in_two_is_through_a_hot_channel_and_most_others_have_an_id() -> None:
+    bids = Bids(rows=46_000).frame(0, 46_000)
+    hot = bids["channel"].is_in(["Google", "Facebook", "Baidu", "Apple"])
+    has_id = bids["url"].str.contains("&channel_id=[0-9]+$")
+    assert 0.49 < hot.mean() < 0.51  # type: ignore[operator]  # numbers
+    assert not (hot & has_id).any()
+    assert 0.88 < has_id.filter(~hot).mean() < 0.92  # type: ignore[operator]
+    decades = bids["price"].log10().floor().value_counts()
+    assert sorted(decades["price"]) == [2, 3, 4, 5, 6, 7]
+    assert decades["count"].min() > 46_000 / 6 * 0.9  # type: ignore[operator]

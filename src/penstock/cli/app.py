@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ import penstock
 from penstock.cli.load import load_query
 from penstock.cli.output import fail, give, say
 from penstock.cli.state import app as state_app
-from penstock.errors import ConfigError, PenstockError, QueryError
+from penstock.errors import ConfigError, PenstockError, QueryError, RefusedLimitError
 
 app = typer.Typer(
     help="Penstock: continuous queries on Apache Spark, exact, in order and fast.",
@@ -30,12 +31,13 @@ Sizes = Annotated[
     str | None, typer.Option(help="Instances of each subquery: a number, or auto to measure.")
 ]
 Checkpoint = Annotated[str, typer.Argument(help="The checkpoint: a path or a URI.")]
+_VERBOSE = "`--verbose` shows where it was raised, and all that Spark said"
 _RULES = "Fit sizes to the load, by rules such as min=1,max=8,target=0.6."
 _KEYS = "10000,100000,1000000,10000000"
 _FIGURES = "streamcloud: 14, 15, 16, 18, 19, 20a, 20b, 21a, 21b, 21c, table1; comma separated."
 _SUITES = (
     "cdr: call records. exchange: stock orders. tpcxbb: clicks and sales. network: packets. "
-    "state: many keys. rescale: instances come and go. "
+    "nexmark: an auction house. state: many keys. rescale: instances come and go. "
     "streamcloud: the figures of StreamCloud's evaluation."
 )
 
@@ -77,14 +79,21 @@ def demo(
 def run(
     file: File,
     checkpoint: Annotated[Path, typer.Option(help="The folder of the query's state.")],
-    available_now: Annotated[bool, typer.Option(help="Process what is there, then end.")] = False,
-    finish: Annotated[bool, typer.Option(help="At the end close all windows.")] = False,
+    available_now: Annotated[
+        bool, typer.Option(help="Process what is there, then end; a later start goes on.")
+    ] = False,
+    finish: Annotated[
+        bool, typer.Option(help="The input is complete for good: at the end close all windows.")
+    ] = False,
     every: Annotated[str | None, typer.Option(help="Start an epoch this often.")] = None,
     instances: Sizes = None,
     strategy: Strategy = "operator-set-cloud",
     elastic: Annotated[str | None, typer.Option(help=_RULES)] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --elastic: only say what it would do.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show all of an error, with what Spark said.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -109,8 +118,13 @@ def run(
             "elastic": rules,
         }
         summary = run_query(file, checkpoint, options, progress=not as_json)
-    except PenstockError as error:
-        fail(str(error), _hint(error), as_json=as_json)
+    except Exception as error:  # a user's function may raise anything
+        if verbose:
+            traceback.print_exception(error)
+        told = (
+            str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+        )
+        fail(told, _hint(error) or (None if verbose else _VERBOSE), as_json=as_json)
     if as_json:
         give(summary)
 
@@ -144,7 +158,8 @@ def check(file: File, as_json: Json = False) -> None:
         query.explain()
     except PenstockError as error:
         if as_json:
-            problems = list(error.problems) if isinstance(error, QueryError) else [str(error)]
+            found = error.problems if isinstance(error, QueryError) else ()
+            problems = [problem.located for problem in found] or [str(error)]
             give({"ok": False, "problems": problems})
             raise typer.Exit(1) from error
         fail(str(error), _hint(error))
@@ -231,6 +246,30 @@ def rescale(
 
 
 @app.command()
+def retry(
+    checkpoint: Checkpoint,
+    file: Annotated[
+        str | None, typer.Argument(help="A refused file; without it they are listed.")
+    ] = None,
+    source: Annotated[str, typer.Option(help="Its source's name or number, if need be.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Give a refused file back to its query, which reads it with its next epoch.
+
+    Mend the file first. A query that runs takes it within seconds; one that does not, when it is
+    started again. Rows that are late by then go to the late rows.
+    """
+    from penstock.cli.checkpoint import told
+    from penstock.cli.retry import list_unread, run_retry
+
+    with told(as_json):
+        if file is None:
+            list_unread(checkpoint, as_json=as_json)
+        else:
+            run_retry(checkpoint, file, source=source, as_json=as_json)
+
+
+@app.command()
 def replay(
     checkpoint: Checkpoint,
     last: Annotated[int | None, typer.Option(min=1, help="Only so many of the newest.")] = None,
@@ -242,6 +281,27 @@ def replay(
 
     with told(as_json):
         run_replay(checkpoint, last=last, as_json=as_json)
+
+
+@app.command()
+def audit(
+    checkpoint: Checkpoint,
+    spark_folder: Annotated[
+        str | None, typer.Option(help="Spark's part, if elsewhere (spark.penstock.sparkFolder).")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Published rows that are gone count, too.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare what was handed out, read, late, refused and written with what is there.
+
+    Exit code 1 if something parts. Published epochs may be moved or deleted by their readers: they
+    are shown as missing, and count only with --strict.
+    """
+    from penstock.cli.audit import run_audit
+
+    run_audit(checkpoint, spark_folder=spark_folder, strict=strict, as_json=as_json)
 
 
 @app.command()
@@ -258,10 +318,15 @@ def doctor(as_json: Json = False) -> None:
 @app.command()
 def bench(
     suite: Annotated[str, typer.Argument(help=_SUITES)] = "cdr",
-    rows: Annotated[int | None, typer.Option(min=1000, help="How many rows.")] = None,
-    workload: Annotated[str | None, typer.Option(help="Workloads, comma separated.")] = None,
+    rows: Annotated[
+        int | None, typer.Option("--rows", "--events", min=1000, help="How many rows or events.")
+    ] = None,
+    workload: Annotated[
+        str | None, typer.Option("--workload", "--queries", help="Which, comma separated.")
+    ] = None,
     engine: Annotated[str | None, typer.Option(help="Engines, comma separated.")] = None,
     rows_per_epoch: Annotated[int | None, typer.Option(min=100, help="Rows of one.")] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="nexmark: the queries in SQL.")] = False,
     small: Annotated[bool, typer.Option(help="cdr: also epochs of 1 000 rows.")] = True,
     keys: Annotated[str, typer.Option(help="state, rescale: how many keys.")] = _KEYS,
     epochs: Annotated[int, typer.Option(min=1, help="state: how many are measured.")] = 40,
@@ -276,6 +341,7 @@ def bench(
         BENCHMARKS,
         run_application,
         run_calls,
+        run_nexmark,
         run_rescale,
         run_state,
         run_streamcloud,
@@ -290,6 +356,8 @@ def bench(
         elif suite == "rescale":
             number = None if keys == _KEYS else int(keys)
             run_rescale(number, engine, rows_per_epoch, rounds, as_json=as_json)
+        elif suite == "nexmark":
+            run_nexmark(rows, workload, engine, rows_per_epoch, sql=sql, as_json=as_json)
         elif suite == "streamcloud":
             run_streamcloud(figure, out, quick=quick, as_json=as_json)
         elif suite == "cdr":
@@ -310,11 +378,15 @@ def _session() -> Any:
     return local_session()
 
 
-def _hint(error: PenstockError) -> str | None:
+def _hint(error: Exception) -> str | None:
     if isinstance(error, QueryError):
         return "mend the query; `penstock check FILE` lists all mistakes without running it"
+    if isinstance(error, RefusedLimitError):
+        return "mend the input, or raise spark.penstock.maxRefusedRows in Spark's settings"
     if "no sample could be taken" in str(error):
         return "put some files into the folders of its sources, or give the sizes by hand"
-    if "checkpoint" in str(error):
+    if "damaged" in str(error) or "missing" in str(error):
+        return "`penstock state verify CHECKPOINT` says what is wrong, `state repair` mends it"
+    if "it belongs to another query" in str(error):
         return "a checkpoint belongs to one query; use another folder for another query"
     return None

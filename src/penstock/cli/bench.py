@@ -14,7 +14,7 @@ import penstock
 from penstock.cli.output import give, say
 
 WIDTH = 100
-BENCHMARKS = ("cdr", "exchange", "tpcxbb", "network", "state", "rescale", "streamcloud")
+BENCHMARKS = ("cdr", "exchange", "tpcxbb", "network", "nexmark", "state", "rescale", "streamcloud")
 
 
 def run_calls(
@@ -63,6 +63,33 @@ def run_application(
         log=say,
     )
     _show([asdict(figure) for figure in figures], applications.table(figures), as_json=as_json)
+
+
+def run_nexmark(
+    events: int | None,
+    queries: str | None,
+    engines: str | None,
+    rows_per_epoch: int | None,
+    *,
+    sql: bool,
+    as_json: bool,
+) -> None:
+    """Run Nexmark's queries and print a table or JSON; exit code 1 if an output is not equal."""
+    _find_benchmarks()
+    from bench import nexmark
+
+    figures = nexmark.run(
+        events=events,
+        queries=_names(queries),
+        engines=_names(engines),
+        sql=sql,
+        rows_per_epoch=rows_per_epoch,
+        log=say,
+    )
+    _show([asdict(figure) for figure in figures], nexmark.table(figures), as_json=as_json)
+    if odd := nexmark.differing(figures):
+        say("\n".join(odd))
+        raise SystemExit(1)
 
 
 def run_state(keys: str, engines: str | None, epochs: int, *, as_json: bool) -> None:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 SPEED = 240.0
 """Event time runs this much faster than the wall clock: an hour in 15 seconds."""
 TOP = 8
+EXAMPLE = "examples/heavy_customers.py"
+PATIENCE_SECONDS = 120.0
+"""How long the first results may take, on a busy machine; then the demo ends all the same."""
 
 
 def run_demo(*, seconds: float, rate: int, out: Path) -> dict[str, Any]:
@@ -38,6 +41,11 @@ def run_demo(*, seconds: float, rate: int, out: Path) -> dict[str, Any]:
     console = Console()
     results = out.resolve() / "heavy"
     shutil.rmtree(results, ignore_errors=True)
+    say(
+        f"a live stream of {rate:,} call records a second, {SPEED:.0f} times as fast as life, and "
+        f"the callers with long calls in the last hour of it, every minute;\n"
+        "Spark starts, which takes some seconds …"
+    )
     with (
         tempfile.TemporaryDirectory(prefix="penstock-demo-") as scratch,
         scratch_session("penstock demo") as spark,
@@ -47,11 +55,11 @@ def run_demo(*, seconds: float, rate: int, out: Path) -> dict[str, Any]:
         stream = ps.read_parquet(calls, time="ts", schema=CALL_SCHEMA)
         heavy = heavy_customers(stream)
         query = (
-            heavy.write_parquet(str(results))
+            heavy.write_parquet(str(results), mode="overwrite")
             .also(heavy.write_memory("heavy"))
             .start(spark, checkpoint=Path(scratch) / "checkpoint")
         )
-        with stopping_on_signal(query), _generator(calls, rate, seconds):
+        with stopping_on_signal(query), _generator(calls, rate, seconds + PATIENCE_SECONDS):
             _show(console, query, seconds)
         found = query.table("heavy").height
         summary = {
@@ -83,6 +91,12 @@ def _generator(folder: Path, rate: int, seconds: float) -> Iterator[None]:
 
 
 def _show(console: Console, query: Query, seconds: float) -> None:
+    """Show the query for a while, from its first results on."""
+    say("Spark is up; waiting for the first results …")
+    latest = time.monotonic() + PATIENCE_SECONDS
+    while not query.table("heavy").height and time.monotonic() < latest:
+        if query.awaitTermination(0.1):
+            return
     until = time.monotonic() + seconds
     if not console.is_terminal:
         _print_lines(query, until)
@@ -93,18 +107,29 @@ def _show(console: Console, query: Query, seconds: float) -> None:
 
 
 def _print_lines(query: Query, until: float) -> None:
-    """Say a line every two seconds, where nobody looks at a live screen."""
-    while not query.awaitTermination(2.0) and time.monotonic() < until:
+    """Say a line every two seconds, if there is news, where nobody looks at a live screen."""
+    told = -1
+    while True:
         facts = _facts(query)
-        if facts is None:
-            say("starting …")
-            continue
-        top = ", ".join(f"{caller} {mean}" for caller, _, mean in _heaviest(query)[:3])
-        say(
-            f"{facts['rate']:,.0f} rows/s  epoch {facts['epoch']}  "
-            f"latency {facts['latency_ms']:.0f} ms  "
-            f"watermark {facts['watermark']}  heaviest: {top or 'none yet'}"
-        )
+        if facts is not None and facts["epoch"] > told:
+            told = facts["epoch"]
+            say(_line(facts, _heaviest(query)))
+        if query.awaitTermination(2.0) or time.monotonic() >= until:
+            return
+
+
+def _line(facts: dict[str, Any], heaviest: list[tuple[str, int, str]]) -> str:
+    """Return a line about the newest epoch and the heaviest callers.
+
+    >>> facts = {"epoch": 7, "rate": 41234.5, "latency_ms": 480.0, "watermark": "10:02:00"}
+    >>> _line(facts, [("6000002643", 12, "23.1 min")])
+    'epoch 7: 41,234 rows/s, 480 ms; until 10:02:00 the longest mean calls: 6000002643 23.1 min'
+    """
+    top = ", ".join(f"{caller} {mean}" for caller, _, mean in heaviest[:3])
+    return (
+        f"epoch {facts['epoch']}: {facts['rate']:,.0f} rows/s, {facts['latency_ms']:.0f} ms; "
+        f"until {facts['watermark']} the longest mean calls: {top or 'none yet'}"
+    )
 
 
 def _facts(query: Query) -> dict[str, Any] | None:
@@ -112,9 +137,11 @@ def _facts(query: Query) -> dict[str, Any] | None:
     if not epochs:
         return None
     recent = epochs[-10:]
-    progress = query.recentProgress[-10:]
-    spent = sum(p["durationMs"].get("triggerExecution", 0) for p in progress) / 1000
-    rows = sum(p["numInputRows"] for p in progress)
+    # Spark reports an epoch only after Penstock has; until then there is what Penstock knows.
+    progress = [(p["numInputRows"], p["durationMs"].get("triggerExecution", 0) / 1000)
+                for p in query.recentProgress[-10:] if p["numInputRows"]]  # fmt: skip
+    known = progress or [(epoch["rows"]["read"], epoch["epochSeconds"]) for epoch in recent]
+    rows, spent = (sum(column) for column in zip(*known, strict=True))
     marks = [mark for mark in recent[-1]["watermarks"].values() if abs(mark) < 2**60]
     return {
         "epoch": recent[-1]["epoch"],
@@ -173,10 +200,10 @@ def _farewell(summary: dict[str, Any]) -> None:
         f"done: {summary['totals'].get('read', 0):,} rows read, {summary['rows']:,} results\n"
         f"results: {summary['results']}\n"
         "next:\n"
-        f"  {tools}/python -c 'import polars as pl; print(pl.read_parquet(\"{folder}\"))'\n"
-        f"  {tools}/penstock explain examples/heavy_customers.py\n"
-        f"  {tools}/penstock bench cdr --rows 1000000"
+        f"  {tools}/python -c 'import polars as pl; print(pl.read_parquet(\"{folder}\"))'"
     )
+    if Path(EXAMPLE).is_file():  # in a clone of the source tree
+        say(f"  {tools}/penstock explain {EXAMPLE}\n  {tools}/penstock bench cdr --rows 1000000")
 
 
 def _near(path: Path) -> Path:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import runpy
+import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,18 +41,45 @@ def load_query(file: Path, session: Callable[[], SparkSession]) -> Sinks:
         raise LoadError(file=str(file), reason="no such file")
     if file.suffix.lower() == ".sql":
         return _load_sql(file)
+    import_from(file.parent)
     try:
         found: Any = runpy.run_path(str(file), run_name="penstock_query").get("query")
-    except (SyntaxError, ImportError, NameError) as error:
-        raise LoadError(file=str(file), reason=f"{type(error).__name__}: {error}") from error
-    if callable(found) and not isinstance(found, Sinks):
-        found = found(session())
+        if callable(found) and not isinstance(found, Sinks):
+            found = found(session())
+    except PenstockError:
+        raise
+    except Exception as error:  # whatever a user's program raises, this is the file
+        reason = f"{_line_in(file, error)}{type(error).__name__}: {error}"
+        raise LoadError(file=str(file), reason=reason) from error
     if isinstance(found, list | tuple) and found and all(isinstance(s, Sinks) for s in found):
         found = found[0].also(*found[1:])
     if not isinstance(found, Sinks):
         reason = "it defines no query; write query = stream.write_parquet(...)"
         raise LoadError(file=str(file), reason=reason)
     return found
+
+
+def import_from(folder: Path) -> None:
+    """Let this process and the workers that it starts import the modules of a folder.
+
+    As Python does with the folder of a program; workers of Spark take the path from the environment
+    in which Spark is started.
+    """
+    path = str(folder.resolve())
+    if path not in sys.path:
+        sys.path.insert(0, path)
+    paths = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    if path not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([path, *paths])
+
+
+def _line_in(file: Path, error: BaseException) -> str:
+    """Return the line of a file on which an error was raised or caused, for a message."""
+    if isinstance(error, SyntaxError):
+        return f"line {error.lineno}: " if error.filename == str(file) else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+    return f"line {lines[-1]}: " if lines else ""
 
 
 def _load_sql(file: Path) -> Sinks:

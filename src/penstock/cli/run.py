@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.checkpoint import root_of
-from penstock.cli.load import load_query
+from penstock.cli.load import import_from, load_query
 from penstock.cli.output import say
 from penstock.control.records import DecisionRecord
 from penstock.errors import ConfigError, PenstockError
@@ -28,6 +28,7 @@ def run_query(
     file: Path, checkpoint: Path, options: dict[str, Any], *, progress: bool
 ) -> dict[str, Any]:
     """Run the query of a file until it ends or is interrupted; return what it did."""
+    import_from(file.parent)  # before there is Spark, whose workers shall find the modules too
     with scratch_session("penstock run") as spark:
         query = load_query(file, lambda: spark).start(spark, checkpoint=checkpoint, **options)
         say(f"running {file} on {spark.sparkContext.master}; Ctrl-C stops it")
@@ -36,7 +37,11 @@ def run_query(
             say(sizes.describe())
         with stopping_on_signal(query):
             _follow(query, _Teller(str(checkpoint)) if progress else None)
-        return {"ok": True, "totals": query.totals, "checkpoint": str(query.checkpoint)}
+        totals = query.totals
+        unread = describe_files(totals.get("files", {}), str(checkpoint))
+        if unread:
+            say(unread)
+        return {"ok": True, "totals": totals, "checkpoint": str(query.checkpoint)}
 
 
 @contextmanager
@@ -122,9 +127,27 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     >>> describe_epoch({"epoch": 3, "epochSeconds": 0.25, "rows": {"read": 5, "written": 1}})
     'epoch 3: 5 rows in, 1 out, 0 late, 0 refused, 250 ms'
     """
-    rows = epoch["rows"]
-    return (
-        f"epoch {epoch['epoch']}: {rows.get('read', 0):,} rows in, {rows.get('written', 0):,} out, "
-        f"{rows.get('late', 0):,} late, {rows.get('refused', 0):,} refused, "
-        f"{epoch['epochSeconds'] * 1000:.0f} ms"
+    rows, files = epoch["rows"], epoch.get("files", {})
+    odd = [f"{files[n]:,} files {n}" for n in ("refused", "waiting") if files.get(n)]
+    return ", ".join(
+        [
+            f"epoch {epoch['epoch']}: {rows.get('read', 0):,} rows in",
+            f"{rows.get('written', 0):,} out",
+            f"{rows.get('late', 0):,} late",
+            f"{rows.get('refused', 0):,} refused",
+            *odd,
+            f"{epoch['epochSeconds'] * 1000:.0f} ms",
+        ]
     )
+
+
+def describe_files(files: Mapping[str, int], checkpoint: str) -> str:
+    """Return a sentence about the files of a run that were not read; empty if all were.
+
+    >>> describe_files({"seen": 5, "read": 3, "refused": 1, "waiting": 1}, "c")
+    'files: 5 seen, 3 read, 1 refused, 1 waiting; `penstock retry c` lists what was not read'
+    """
+    if files.get("seen", 0) == files.get("read", 0):
+        return ""
+    counts = ", ".join(f"{number:,} {name}" for name, number in files.items())
+    return f"files: {counts}; `penstock retry {checkpoint}` lists what was not read"

@@ -103,7 +103,7 @@ def _operators(found: Survey, last: Manifest) -> list[dict[str, Any]]:
 
 
 def _operator(name: str, last: Manifest) -> dict[str, Any]:
-    refs = [ref for ref, _ in last.lineages(name)]
+    refs = [kept.ref for kept in last.kept(name)]
     files = {ref.name: ref for ref in refs}.values()  # two lineages may share one
     return {
         "operator": name,
@@ -111,7 +111,7 @@ def _operator(name: str, last: Manifest) -> dict[str, Any]:
         "rows": sum(ref.rows for ref in files),
         "bytes": sum(ref.bytes for ref in files),
         "buckets": len({b for ref in refs for b in ref.buckets}),
-        "watermark": watermark_text(last.watermarks.get(name, NOT_STARTED)),
+        "watermark": watermark_text(last.lowest(name)),
     }
 
 
@@ -222,7 +222,7 @@ def history(found: Survey) -> list[dict[str, Any]]:
 def _epoch(manifest: Manifest, before: Manifest | None) -> dict[str, Any]:
     refs = {ref.name: ref for refs in manifest.segments.values() for ref in refs}.values()
     known = before is not None or manifest.epoch == 0
-    marks = [mark for mark in manifest.watermarks.values() if mark > NOT_STARTED]
+    marks = [m for name in manifest.watermarks if (m := manifest.lowest(name)) > NOT_STARTED]
     counts = {
         name: manifest.totals.get(name, 0) - (before.totals.get(name, 0) if before else 0)
         if known

@@ -90,8 +90,14 @@ def _facts(now: Snapshot) -> RenderableType:
     return Text(
         f"{now.rows_per_second:,.0f} rows/s in, {now.written_per_second:,.0f} out   "
         f"epoch {now.epoch_seconds * 1000:.0f} ms of {now.interval_seconds * 1000:.0f} ms   "
-        f"latency {_seconds(now.latency_seconds)}   backlog {waiting}"
+        f"latency {_seconds(now.latency_seconds)}   backlog {waiting}" + _files(now)
     )
+
+
+def _files(now: Snapshot) -> str:
+    """Return how many files were not read, if any; they deserve a look."""
+    odd = [f"{now.files[n]:,} {n}" for n in ("refused", "waiting") if now.files.get(n)]
+    return f"   files: {now.files['read']:,} read, {', '.join(odd)}" if odd else ""
 
 
 def _subquery(subquery: SubqueryNow) -> RenderableType:

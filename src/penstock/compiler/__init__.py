@@ -5,7 +5,9 @@ Each pass takes a `CompiledQuery` and returns a new one. `PASSES` is their order
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from penstock.compiler.cost import StrategyCost, strategy_cost
 from penstock.compiler.explain import explain
@@ -55,9 +57,18 @@ def compile_query(
 
 
 def _check_sinks(sinks: tuple[Sink, ...]) -> None:
-    targets = [(sink.kind, sink.target) for sink in sinks if sink.kind in ("parquet", "memory")]
-    twice = sorted(
-        {f"{kind} {target!r}" for kind, target in targets if targets.count((kind, target)) > 1}
-    )
-    if twice:
-        raise QueryError(problems=[f"two sinks write to the same {target}" for target in twice])
+    named = [sink for sink in sinks if sink.kind in ("parquet", "memory")]
+    places = Counter(_place(sink) for sink in named)
+    twice = {_place(sink): f"{sink.kind} {sink.target!r}" for sink in reversed(named)}
+    problems = [f"two sinks write to the same {twice[p]}" for p, n in places.items() if n > 1]
+    if problems:
+        raise QueryError(problems=problems)
+
+
+def _place(sink: Sink) -> tuple[str, str]:
+    """Return where a sink writes, in a form in which different spellings are equal."""
+    text = str(sink.target).removeprefix("file://")
+    if sink.kind == "parquet":
+        remote = "://" in text
+        text = text.rstrip("/") if remote else str(Path(text).expanduser().absolute())
+    return sink.kind, text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.control.elastic import Elastic
 from penstock.control.view import SubqueryView, View
+from penstock.plan.grid import Grid, bytes_held
 
 
 def most_instances(view: View, subquery: SubqueryView, rules: Elastic) -> int:
@@ -31,7 +32,19 @@ def needed_for_memory(subquery: SubqueryView, rules: Elastic) -> int:
     """
     if not rules.memory_bytes:
         return 1
+    if subquery.ways and subquery.bucket_bytes:
+        return _needed_on_grid(subquery, rules)
     return max(1, -(-state_bytes(subquery) // rules.memory_bytes))
+
+
+def _needed_on_grid(subquery: SubqueryView, rules: Elastic) -> int:
+    """Return how many instances a grid needs; instances hold what their cells have in common."""
+    grid = Grid.of(len(subquery.bucket_bytes))
+    for instances in range(1, rules.max):
+        held = bytes_held(grid.owners(instances), subquery.bucket_bytes, subquery.ways)
+        if max(held) <= rules.memory_bytes:
+            return instances
+    return rules.max
 
 
 def state_bytes(subquery: SubqueryView) -> int:

@@ -17,6 +17,7 @@ from penstock.control.elastic import Elastic
 from penstock.control.placing import deviation, expected
 from penstock.control.view import SubqueryView, View
 from penstock.plan.changes import Change
+from penstock.plan.grid import bytes_held
 
 MOVE_BYTES_PER_SECOND = 200e6
 """How fast new owners read and check state: an assumption, not a measurement."""
@@ -129,7 +130,7 @@ def _bounds(view: View, subquery: SubqueryView, change: Change, rules: Elastic) 
 
 
 def _memory(view: View, subquery: SubqueryView, change: Change, rules: Elastic) -> str:
-    """Return why the state would not fit; a change that only makes less of a bad thing is fine."""
+    """Return why the state would not fit; a change that leaves no instance worse off is fine."""
     if not rules.memory_bytes:
         return ""
     needed = min(needed_for_memory(subquery, rules), most_instances(view, subquery, rules))
@@ -139,8 +140,8 @@ def _memory(view: View, subquery: SubqueryView, change: Change, rules: Elastic) 
     bytes_of = subquery.bucket_bytes
     if not bytes_of:
         return ""
-    most = int(np.bincount(change.owners.owners, weights=bytes_of).max())
-    least = int(np.bincount(subquery.owners.owners, weights=bytes_of).max())
+    most = max(bytes_held(change.owners, bytes_of, subquery.ways))
+    least = max(bytes_held(subquery.owners, bytes_of, subquery.ways))
     if most > max(rules.memory_bytes, least):
         return (
             f"an instance would have {most} bytes of state, "

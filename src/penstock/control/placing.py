@@ -88,7 +88,7 @@ def resized(view: SubqueryView, instances: int) -> Placed | None:
 
     It is None if a bucket is still on its way to an instance that would go.
     """
-    if view.grid:
+    if view.ways:
         owners = Grid.of(len(view.owners.owners)).owners(instances)
     elif not view.movable:
         owners = BucketMap.even(len(view.owners.owners), instances)

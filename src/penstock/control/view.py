@@ -36,7 +36,7 @@ class SubqueryView:
         bucket_bytes: The state of each bucket; empty if it has none.
         stateful: Whether its head keeps state.
         movable: Whether single buckets can move; those of a grid cannot.
-        grid: Whether its buckets are the cells of a grid.
+        ways: If its buckets are the cells of a grid, how the rows of each input go there.
         fixed: Whether its size cannot be chosen: it is always one instance, or as many as Spark
             has partitions.
         moving: Buckets that are on their way and must not be moved again.
@@ -51,7 +51,7 @@ class SubqueryView:
     bucket_bytes: tuple[int, ...] = ()
     stateful: bool = True
     movable: bool = True
-    grid: bool = False
+    ways: tuple[str, ...] = ()
     fixed: bool = False
     moving: tuple[int, ...] = ()
     epochs: int = 1

@@ -128,7 +128,7 @@ def _subquery(
         bucket_bytes=newest.bucket_bytes if len(newest.bucket_bytes) == buckets else (),
         stateful=head is not None and query.nodes[head].stateful,
         movable=movable,
-        grid=query.grid_of(number) is not None,
+        ways=() if head is None else query.nodes[head].ways,
         fixed=query.fixed(number) or scattered,
         moving=tuple(sorted(moving)),
         epochs=len(spell.loads),

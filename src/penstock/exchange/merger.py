@@ -1,7 +1,7 @@
 """Input mergers: what an instance knows once all its inputs have sent their headers.
 
-Law: the watermark that an instance works with is the one that a single instance reading everything
-would have; it depends on no order of arrival.
+Laws: the watermark that an instance works with is the one that a single instance reading everything
+would have, or lower where an operator before it lags behind; it depends on no order of arrival.
 """
 
 from __future__ import annotations
@@ -28,12 +28,26 @@ def merge_seen(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return merged
 
 
+def merge_marks(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return how far operators are: the lowest mark over all senders.
+
+    >>> merge_marks([{3: 5}, {3: 7, 4: 1}])
+    {3: 5, 4: 1}
+    """
+    merged: dict[int, int] = {}
+    for part in parts:
+        for operator, mark in part.items():
+            merged[operator] = min(merged.get(operator, mark), mark)
+    return merged
+
+
 def watermarks(
     query: CompiledQuery,
     seen: Mapping[int, int],
     *,
     idle: frozenset[int] = frozenset(),
     final: bool = False,
+    marks: Mapping[int, int] | None = None,
 ) -> list[int]:
     """Return the watermark of each operator's output: no row below it can still come.
 
@@ -42,23 +56,27 @@ def watermarks(
         seen: The highest event time of each source.
         idle: Sources that hold nothing back.
         final: Whether the input has ended.
+        marks: How far operators are that have said so; others are where their input is.
 
     A source is at its highest time less its delay. An operator is at the lowest of its inputs that
-    are not idle, or further, if it has written every result up to there.
+    are not idle, or further, if it has written every result up to there. One that lags behind its
+    input has results to come, even if its sources are idle.
     """
-    marks: list[int] = []
+    said = marks or {}
+    found: list[int] = []
     quiet: list[bool] = []
     for number, node in enumerate(query.nodes):
         if isinstance(node, Source):
             mark = seen[number] - node.delay_us if number in seen else NOT_STARTED
-            marks.append(FINISHED if final else mark)
+            found.append(FINISHED if final else mark)
             quiet.append(number in idle)
         else:
             inputs = query.inputs[number]
-            lowest = min([marks[i] for i in inputs if not quiet[i]] or [marks[i] for i in inputs])
-            marks.append(lowest if lowest in _ENDS else lowest + node.after_us)
-            quiet.append(all(quiet[i] for i in inputs))
-    return marks
+            lowest = min([found[i] for i in inputs if not quiet[i]] or [found[i] for i in inputs])
+            reached = min(lowest, said.get(number, lowest))
+            found.append(reached if reached in _ENDS else reached + node.after_us)
+            quiet.append(reached == lowest and all(quiet[i] for i in inputs))
+    return found
 
 
 def input_watermark(
@@ -68,7 +86,8 @@ def input_watermark(
     *,
     idle: frozenset[int] = frozenset(),
     final: bool = False,
+    marks: Mapping[int, int] | None = None,
 ) -> int:
     """Return the watermark of what comes into a stateful operator."""
-    mark = watermarks(query, seen, idle=idle, final=final)[node]
+    mark = watermarks(query, seen, idle=idle, final=final, marks=marks)[node]
     return mark if mark in _ENDS else mark - query.nodes[node].after_us

@@ -26,8 +26,8 @@ class Payload:
     """Rows of one edge for one task, or a report on its way to the driver.
 
     ``stage`` and ``task`` say where it goes; stage -1 is the driver. ``seen`` has the highest event
-    time of each source that the sender knows of, so that the receiver can tell the watermark even
-    when there are no rows.
+    time of each source that the sender knows of, ``marks`` how far the sender's own operators are,
+    so that the receiver can tell the watermark even when there are no rows.
     """
 
     kind: str
@@ -35,6 +35,7 @@ class Payload:
     task: int
     edge: int = -1
     seen: Mapping[int, int] = field(default_factory=dict)
+    marks: Mapping[int, int] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     body: bytes = b""
 
@@ -47,6 +48,7 @@ class Payload:
                 "task": self.task,
                 "edge": self.edge,
                 "seen": list(self.seen.items()),
+                "marks": list(self.marks.items()),
                 "facts": dict(self.facts),
             }
         ).encode()
@@ -71,6 +73,7 @@ class Payload:
             task=header["task"],
             edge=header["edge"],
             seen=dict(header["seen"]),
+            marks=dict(header["marks"]),
             facts=header["facts"],
             body=data[start:],
         )

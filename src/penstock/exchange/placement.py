@@ -7,14 +7,13 @@ row's bucket. Law: every state row is written by exactly one instance, and read 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
 
 from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.operators.kernel import SIDE
-from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.buckets import BucketSet
 from penstock.plan.grid import Grid
 from penstock.query.nodes import Node
 
@@ -56,35 +55,19 @@ class Placement:
         return rows.filter(self.bucket(rows).is_in(list(self.writes)))
 
 
-def keyed_placement(node: Node, buckets: int, mine: BucketSet) -> Placement:
-    """Return the state rows of an operator with keys on an instance that owns some buckets."""
-    return Placement(keys=(tuple(node.keys(0) or ()),), buckets=buckets, reads=mine, writes=mine)
-
-
-def placement_of(
-    node: Node, buckets: int, owners: BucketMap, instance: int, grid: Grid | None
-) -> Placement:
-    """Return which state rows of an operator an instance reads and writes."""
-    mine = owners.owned_by(instance)
+def placement_of(node: Node, buckets: int, mine: BucketSet, grid: Grid | None) -> Placement:
+    """Return which state rows of an operator belong to some buckets, or to cells of a grid."""
     if grid is None:
-        return keyed_placement(node, buckets, mine)
+        keyed = (tuple(node.keys(0) or ()),)
+        return Placement(keys=keyed, buckets=buckets, reads=mine, writes=mine)
     keys = tuple(node.keys(port) or () for port in range(len(node.inputs)))
     rows = [r for r in range(grid.rows) if r * grid.columns in mine]
     columns = [(grid.rows + c) % buckets for c in range(grid.columns) if c in mine]
     return Placement(
         keys=keys,
         buckets=buckets,
-        reads=_grid_reads([node.grid(p) for p in range(len(node.inputs))], buckets, mine, grid),
+        reads=grid.stored_for(mine, node.ways, buckets),
         writes=BucketSet.of([*rows, *columns]),
         grid=grid,
         cells=mine,
     )
-
-
-def _grid_reads(ways: Sequence[str], buckets: int, mine: BucketSet, grid: Grid) -> BucketSet:
-    if not mine:
-        return BucketSet()
-    if ways != ["row", "column"]:  # a row may be needed wherever it is stored
-        return BucketSet.of({b % buckets for b in range(grid.rows + grid.columns)})
-    columns = [(grid.rows + column) % buckets for column in grid.columns_of(mine)]
-    return BucketSet.of([*grid.rows_of(mine), *columns])

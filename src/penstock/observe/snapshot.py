@@ -6,8 +6,8 @@ made in another process, and after the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.control.records import DecisionRecord
@@ -96,6 +96,7 @@ class Snapshot:
     reconfigurations: tuple[Reconfiguration, ...] = ()
     decision: DecisionNow | None = None
     executors: tuple[ExecutorEvent, ...] = ()
+    files: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -157,6 +158,7 @@ def snapshot(
         reconfigurations=tuple(newest(changes))[-_CHANGES:],
         decision=_decision(decisions[-1]) if decisions else None,
         executors=tuple(executors)[-_CHANGES:],
+        files=now.file_totals,
     )
 
 

@@ -17,15 +17,16 @@ import polars as pl
 
 from penstock.operators.chunks import PANE
 from penstock.operators.combine import columns_for, group_rows
-from penstock.operators.functions import Parts, parts_of
+from penstock.operators.functions import parts_of
 from penstock.operators.hashing import key_columns
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
 from penstock.operators.keys import CODE, KeyTable
 from penstock.operators.levels import WINDOW, Levels, Nodes, rows_in
 from penstock.operators.panes import NOT_STARTED, Panes
+from penstock.operators.parts import Parts, merges_for
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.spans import Span
-from penstock.operators.stateless import Refusal, refuse_failing
+from penstock.operators.stateless import FAILURES, Refusal, refuse_failing
 from penstock.query.nodes import ORDER, POSITION, SOURCE, TIME, Aggregate
 from penstock.query.windows import TimeWindow
 
@@ -62,7 +63,7 @@ class AggregateKernel:
     ) -> None:
         """Prepare the expressions of an aggregate node; only windows of the span are written."""
         assert isinstance(node.window, TimeWindow)
-        self.node, self.window = node, node.window
+        self.node = node
         self.by = list(node.by)
         self.operator = operator
         self.ordered, self.span = ordered, span
@@ -81,7 +82,7 @@ class AggregateKernel:
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that `combine` needs: keys, pane and arguments."""
-        pane = pl.col(TIME).floordiv(self.panes.width_us).alias(PANE)
+        pane = self.panes.pane_of(pl.col(TIME)).alias(PANE)
         order = ORDER if self.node.aggregation.needs_order else ()
         if self.parts is None:
             kept = sorted(_kept_columns(self.node) - set(self.by))
@@ -92,7 +93,7 @@ class AggregateKernel:
         """Return partials per group and pane; rows that must be kept stay as they are."""
         if self.parts is None:
             return prepared
-        return group_rows(prepared, self.by, [e for parts in self.parts for e in parts.partial])
+        return group_rows(prepared, self.by, self.parts)
 
     def merge(self, frame: pl.DataFrame, node: str = PANE) -> pl.DataFrame:
         """Return one partial per key and node, grouped on one integer made of both."""
@@ -107,9 +108,12 @@ class AggregateKernel:
         assert isinstance(codes, int)
         if (codes + 1) * span >= _SLOTS:  # times far apart, narrow panes: one integer is too small
             return frame.group_by(CODE, node).agg(self.merges).select(frame.columns)
-        grouped = frame.lazy().with_columns(slot).group_by(_SLOT).agg(self.merges)
+        merges, after = merges_for(frame, self.parts)
+        grouped = frame.lazy().with_columns(slot).group_by(_SLOT).agg(merges)
         merged = grouped.with_columns(
-            pl.col(_SLOT).floordiv(span).alias(CODE), (pl.col(_SLOT) % span + low).alias(node)
+            *after,
+            pl.col(_SLOT).floordiv(span).alias(CODE),
+            (pl.col(_SLOT) % span + low).alias(node),
         ).select(frame.columns)
         return merged.collect(engine=_engine_for(frame))
 
@@ -137,6 +141,13 @@ class AggregateKernel:
         rows = [self.compact(deltas, watermark).drop(UNTIL)] if deltas else []
         caught: PaneState = self.advance(state, rows, watermark).state
         return caught
+
+    def unfold(self, state: PaneState) -> list[pl.DataFrame]:
+        """Return the panes of a state, open and sealed, as deltas; nodes are made of them."""
+        sealed = [chunk.rows for chunk in state.levels[0]] if state.levels else []
+        coded = [*[run.rows for run in state.open], *sealed]
+        rows = [*state.raw, *[state.keys.decode(frame) for frame in coded]]
+        return [self._with_until(frame) for frame in rows if frame.height]
 
     def _worked_off(self, state: PaneState, watermark: int) -> PaneState:
         """Return the state with fewer raw rows, or with none if the watermark needs them.
@@ -198,9 +209,7 @@ class AggregateKernel:
         return self._with_until(merged.collect(engine=_engine_for(rows)))
 
     def _with_until(self, rows: pl.DataFrame) -> pl.DataFrame:
-        panes = self.panes
-        end = (pl.col(PANE).floordiv(panes.step) * panes.step + panes.per_window) * panes.width_us
-        return rows.with_columns(end.alias(UNTIL))
+        return rows.with_columns(self.panes.until(pl.col(PANE)).alias(UNTIL))
 
     def _sealed(
         self, runs: Sequence[Run], fresh: Sequence[pl.DataFrame], watermark: int
@@ -241,10 +250,10 @@ class AggregateKernel:
         """Return result rows, and the groups for which an expression failed."""
         found = keys.decode(rows)
         if self.span is not None:
-            found = self.span.written(found, pl.col(WINDOW) * self.window.every_us, self.by)
+            found = self.span.written(found, self.panes.window_start(pl.col(WINDOW)), self.by)
         try:
             return self._results(found), ()
-        except Exception:  # whatever an expression raises is the reason of a group
+        except FAILURES:  # whatever an expression raises is the reason of a group
             pass
         group = [*self.by, WINDOW]
 
@@ -278,11 +287,11 @@ class AggregateKernel:
 
     def _places(self) -> list[pl.Expr]:
         """Return the columns that say when a window is, and where its result is in the order."""
-        start = pl.col(WINDOW) * self.window.every_us
-        end = start + self.window.size_us
+        start = self.panes.window_start(pl.col(WINDOW))
+        end = self.panes.window_end(pl.col(WINDOW))
         return [
-            start.cast(pl.Datetime("us")).alias("window_start"),
-            end.cast(pl.Datetime("us")).alias("window_end"),
+            start.cast(self.node.schema["window_start"]).alias("window_start"),
+            end.cast(self.node.schema["window_end"]).alias("window_end"),
             end.alias(TIME),
             pl.lit(self.operator, dtype=pl.Int32).alias(SOURCE),
             pl.lit(0, dtype=pl.Int64).alias(POSITION),

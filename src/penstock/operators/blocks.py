@@ -34,7 +34,7 @@ class Ranges:
         offered: The places of the rows that they are compared with.
         low: Where in ``offered`` the range of each asking row begins; it never falls.
         high: Where it ends; it never falls.
-        itself: Whether both sides are one frame, whose rows are not compared with themselves.
+        apart: Whether both sides are one frame, whose rows are not compared with themselves.
     """
 
     side: int
@@ -42,7 +42,7 @@ class Ranges:
     offered: Places
     low: Places
     high: Places
-    itself: bool = False
+    apart: bool = False
 
     @property
     def pairs(self) -> int:
@@ -68,7 +68,7 @@ def compare(
 def _sides(ranges: Ranges, i: Places, j: Places) -> tuple[Places, Places]:
     """Return the places of pairs in the left and in the right frame."""
     asking, offered = ranges.asking[i], ranges.offered[j]
-    if ranges.itself:
+    if ranges.apart:
         apart = asking != offered
         asking, offered = asking[apart], offered[apart]
     return (asking, offered) if ranges.side == 0 else (offered, asking)

@@ -12,6 +12,7 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.operators.chunks import PANE
+from penstock.operators.parts import Parts, partial_names, partials_for
 from penstock.query.aggregates import Call
 
 _LONG_RUN = 20_000
@@ -43,17 +44,21 @@ def columns_for(calls: Sequence[Call]) -> tuple[list[pl.Expr], list[Call]]:
     return list(columns.values()), over
 
 
-def group_rows(frame: pl.DataFrame, by: Sequence[str], partials: Sequence[pl.Expr]) -> pl.DataFrame:
+def group_rows(frame: pl.DataFrame, by: Sequence[str], parts: Sequence[Parts]) -> pl.DataFrame:
     """Return partials per group and pane."""
+    partials, after = partials_for(frame, parts)
     panes = _long_runs(frame) if by else None
     if panes is None:
-        return frame.lazy().group_by(*by, PANE).agg(partials).collect()
-    done = []
-    for pane, runs in panes.items():
-        rows = pl.concat([frame[start : start + length] for start, length in runs])
-        part = rows.group_by(by).agg(partials)
-        done.append(part.with_columns(pl.lit(pane, dtype=pl.Int64).alias(PANE)))
-    return pl.concat(done).select(*by, PANE, pl.exclude(*by, PANE))
+        grouped = frame.lazy().group_by(*by, PANE).agg(partials).collect()
+    else:
+        grouped = pl.concat([
+            pl.concat([frame[start : start + length] for start, length in runs])
+            .group_by(by)
+            .agg(partials)
+            .with_columns(pl.lit(pane, dtype=pl.Int64).alias(PANE))
+            for pane, runs in panes.items()
+        ])  # fmt: skip
+    return grouped.with_columns(after).select(*by, PANE, *partial_names(parts))
 
 
 def _long_runs(frame: pl.DataFrame) -> dict[int, list[tuple[int, int]]] | None:

@@ -15,7 +15,7 @@ import polars as pl
 
 from penstock.query.enrich import Lookup
 from penstock.query.nodes import Explode, Filter, Map, Node, Sink, Union
-from penstock.query.sketches import to_tree
+from penstock.query.trees import to_tree
 
 _LOGIC = frozenset({
     "And", "Or", "Xor", "LogicalAnd", "LogicalOr", "Eq", "NotEq", "Lt", "LtEq", "Gt", "GtEq",
@@ -40,7 +40,7 @@ def may_fail(node: Node) -> bool:
 
     >>> import penstock as ps
     >>> s = ps.from_rows([{"a": "1", "n": 1, "ts": ps.at("2024-01-01")}], time="ts")
-    >>> [may_fail(s.map(b=e)._node) for e in ("n + 1", "coalesce(n, 0) > 2", "cast(a as bigint)")]
+    >>> [may_fail(s.map(b=e)._node) for e in ("n / 2", "coalesce(n, 0) > 2", "cast(a as bigint)")]
     [False, False, True]
     """
     if isinstance(node, Union | Sink | Explode | Lookup):

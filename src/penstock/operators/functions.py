@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 
 import polars as pl
 
 from penstock.operators.hashing import stable_hash
+from penstock.operators.parts import Parts, one_column, values_of
+from penstock.operators.totals import total_mean, total_sum
 from penstock.query.aggregates import Call, result_type
 from penstock.query.nodes import ORDER
 
@@ -22,15 +24,6 @@ REGISTER_BITS = 12
 REGISTERS = 1 << REGISTER_BITS
 GAMMA = 1.01 / 0.99
 """Bins of the quantile sketch grow by this factor; a bin's middle is within 1 % of its values."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """The three parts of one call; expressions are named by the columns they make."""
-
-    partial: tuple[pl.Expr, ...]
-    merge: tuple[pl.Expr, ...]
-    finish: pl.Expr
 
 
 def parts_of(number: int, call: Call) -> Parts:
@@ -41,11 +34,9 @@ def parts_of(number: int, call: Call) -> Parts:
     [2]
     """
     name = f"__p{number}"
-    parts = _BUILDERS[call.function](name, call)
-    finish = parts.finish.cast(result_type(call)).alias(f"__a{number}")
-    if call.constant:
-        return _constant(name, Parts(partial=parts.partial, merge=parts.merge, finish=finish))
-    return Parts(partial=parts.partial, merge=parts.merge, finish=finish)
+    parts = _BUILDERS[call.form](name, call)
+    parts = replace(parts, finish=parts.finish.cast(result_type(call)).alias(f"__a{number}"))
+    return _constant(name, parts) if call.constant else parts
 
 
 def _constant(name: str, parts: Parts) -> Parts:
@@ -57,43 +48,26 @@ def _constant(name: str, parts: Parts) -> Parts:
     return Parts(partial=(literal,), merge=(pl.col(name).first(),), finish=finish)
 
 
-def _values(call: Call) -> pl.Expr:
-    assert call.argument is not None
-    return call.argument if call.keep is None else call.argument.filter(call.keep)
-
-
-def _one(name: str, partial: pl.Expr, merge: Callable[[pl.Expr], pl.Expr]) -> Parts:
-    return Parts(
-        partial=(partial.alias(name),),
-        merge=(merge(pl.col(name)).alias(name),),
-        finish=pl.col(name),
-    )
-
-
 def _len(name: str, call: Call) -> Parts:
-    return _one(name, pl.len().cast(pl.Int64), pl.Expr.sum)
+    return one_column(name, pl.len().cast(pl.Int64), pl.Expr.sum)
 
 
 def _size(name: str, call: Call) -> Parts:
-    return _one(name, _values(call).len().cast(pl.Int64), pl.Expr.sum)
+    return one_column(name, values_of(call).len().cast(pl.Int64), pl.Expr.sum)
 
 
 def _count(name: str, call: Call) -> Parts:
-    return _one(name, _values(call).count().cast(pl.Int64), pl.Expr.sum)
+    return one_column(name, values_of(call).count().cast(pl.Int64), pl.Expr.sum)
 
 
 def _summable(call: Call) -> pl.Expr:
-    """Return the values in a type whose sum is exact where the input's is: 64 bits or float."""
-    values, dtype = _values(call), call.dtype
-    if isinstance(dtype, pl.Duration):
-        return values.to_physical()
-    if dtype is not None and (dtype.is_integer() or dtype == pl.Boolean):
-        return values.cast(pl.Int64)
-    return values.cast(pl.Float64)
+    """Return values whose sum is exact in 64 bits, or floats."""
+    whole = call.dtype is not None and (call.dtype.is_integer() or call.dtype == pl.Boolean)
+    return values_of(call).cast(pl.Int64 if whole else pl.Float64)
 
 
 def _sum(name: str, call: Call) -> Parts:
-    return _one(name, _summable(call).sum(), pl.Expr.sum)
+    return one_column(name, _summable(call).sum(), pl.Expr.sum)
 
 
 def _mean(name: str, call: Call) -> Parts:
@@ -101,7 +75,7 @@ def _mean(name: str, call: Call) -> Parts:
     return Parts(
         partial=(
             _summable(call).sum().alias(total),
-            _values(call).count().cast(pl.Int64).alias(count),
+            values_of(call).count().cast(pl.Int64).alias(count),
         ),
         merge=(pl.col(total).sum(), pl.col(count).sum()),
         finish=pl.when(pl.col(count) > 0).then(pl.col(total) / pl.col(count)),
@@ -109,17 +83,22 @@ def _mean(name: str, call: Call) -> Parts:
 
 
 def _min(name: str, call: Call) -> Parts:
-    return _one(name, _values(call).min(), pl.Expr.min)
+    return one_column(name, values_of(call).min(), pl.Expr.min)
 
 
 def _max(name: str, call: Call) -> Parts:
-    return _one(name, _values(call).max(), pl.Expr.max)
+    return one_column(name, values_of(call).max(), pl.Expr.max)
+
+
+def _float_max(name: str, call: Call) -> Parts:
+    """NaN is the greatest number."""
+    return one_column(name, values_of(call).nan_max(), pl.Expr.nan_max)
 
 
 def _variance(name: str, call: Call) -> Parts:
     """Count, mean and sum of squared distances, merged as Chan, Golub and LeVeque do."""
     n, mean, squares = f"{name}_n", f"{name}_mean", f"{name}_m2"
-    values = _values(call).cast(pl.Float64)
+    values = values_of(call).cast(pl.Float64)
     rows = pl.col(n).sum()
     total = pl.when(rows > 0).then((pl.col(n) * pl.col(mean)).sum() / rows)  # 0 / 0 would stay NaN
     variance = pl.when(pl.col(n) > call.parameter).then(
@@ -167,13 +146,13 @@ def _union(column: pl.Expr) -> pl.Expr:
 
 
 def _distinct(name: str, call: Call) -> Parts:
-    parts = _one(name, _values(call).unique(), _union)
+    parts = one_column(name, values_of(call).unique(), _union)
     return Parts(partial=parts.partial, merge=parts.merge, finish=pl.col(name).list.len())
 
 
 def _approx_distinct(name: str, call: Call) -> Parts:
     """HyperLogLog: the set of (register, rank) codes; merging is a union."""
-    text = _values(call).drop_nulls().cast(pl.String)
+    text = values_of(call).drop_nulls().cast(pl.String)
     digest = stable_hash(text)
     register = digest % REGISTERS
     rank = (digest // REGISTERS).bitwise_leading_zeros() - REGISTER_BITS + 1
@@ -199,7 +178,7 @@ def _estimate(codes: pl.Expr) -> pl.Expr:
 
 def _approx_quantile(name: str, call: Call) -> Parts:
     """DDSketch: how many values fell into each logarithmic bin; merging joins the lists."""
-    values = _values(call).cast(pl.Float64).drop_nulls().drop_nans()
+    values = values_of(call).cast(pl.Float64).drop_nulls().drop_nans()
     level = (values.abs().log() / math.log(GAMMA)).ceil().clip(-(2**20), 2**20) + 2**21
     bins = pl.when(values == 0).then(0.0).otherwise(values.sign() * level).cast(pl.Int32)
     counted = bins.value_counts(name="n").struct.rename_fields(["bin", "n"])
@@ -230,8 +209,13 @@ _BUILDERS: dict[str, Callable[[str, Call], Parts]] = {
     "count": _count,
     "sum": _sum,
     "mean": _mean,
+    "long sum": total_sum,
+    "huge sum": total_sum,
+    "long mean": total_mean,
+    "huge mean": total_mean,
     "min": _min,
     "max": _max,
+    "float max": _float_max,
     "var": _variance,
     "std": _variance,
     "first": _edge,

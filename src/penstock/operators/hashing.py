@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 import polars_hash  # noqa: F401  # registers the nchash namespace
 
+from penstock.query.keys import instance_of
+
 BUCKET = "__bucket"
-_SEPARATOR, _NULL = "\x1f", "\x00null"
+_SEPARATOR, _ITEM, _NULL = "\x1f", "\x1e", "\x00null"
 
 
 def stable_hash(text: pl.Expr) -> pl.Expr:
@@ -36,24 +38,44 @@ def bucket_of(
     """
     if not keys:
         return pl.lit(0, dtype=pl.Int32).alias(BUCKET)
-    texts = [_text(key, (schema or {}).get(key)).fill_null(_NULL) for key in keys]
+    texts = [_text(pl.col(key), (schema or {}).get(key)).fill_null(_NULL) for key in keys]
     text = texts[0] if len(texts) == 1 else pl.concat_str(texts, separator=_SEPARATOR)
     return (stable_hash(text) % buckets).cast(pl.Int32).alias(BUCKET)
 
 
 def key_columns(keys: Sequence[str], schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
     """Return the keys as they are hashed: 0.0 and -0.0 are one key and must have one text."""
-    return [
-        pl.when(pl.col(key) == 0).then(pl.lit(0.0, dtype=dtype)).otherwise(pl.col(key)).alias(key)
-        if (dtype := schema[key]).is_float()
-        else pl.col(key)
-        for key in keys
-    ]
+    return [_without_minus_zero(pl.col(key), schema[key]).alias(key) for key in keys]
 
 
-def _text(key: str, dtype: pl.DataType | None) -> pl.Expr:
+def _without_minus_zero(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    if "Float" not in str(dtype):
+        return value
+    if isinstance(dtype, pl.List):
+        inner = instance_of(dtype.inner)
+        return value.list.eval(_without_minus_zero(pl.element(), inner))
+    if isinstance(dtype, pl.Struct):
+        fields = [
+            _without_minus_zero(value.struct.field(f.name), instance_of(f.dtype)).alias(f.name)
+            for f in dtype.fields
+        ]
+        return pl.when(value.is_not_null()).then(pl.struct(fields))
+    return pl.when(value == 0).then(pl.lit(0.0, dtype=dtype)).otherwise(value)
+
+
+def _text(value: pl.Expr, dtype: pl.DataType | None) -> pl.Expr:
+    """Return the text that a key is hashed by; keys that differ may share one, equal ones must."""
+    if isinstance(dtype, pl.List):
+        items = _text(pl.element(), instance_of(dtype.inner)).fill_null(_NULL)
+        return value.list.eval(items).list.join(_ITEM)
+    if isinstance(dtype, pl.Struct):
+        fields = [
+            _text(value.struct.field(f.name), instance_of(f.dtype)).fill_null(_NULL)
+            for f in dtype.fields
+        ]
+        return pl.when(value.is_not_null()).then(pl.concat_str(fields, separator=_ITEM))
     if isinstance(dtype, pl.Duration):
-        return pl.col(key).to_physical().cast(pl.String)
+        return value.to_physical().cast(pl.String)
     if dtype == pl.Binary:
-        return pl.col(key).bin.encode("hex")
-    return pl.col(key).cast(pl.String)
+        return value.bin.encode("hex")
+    return value.cast(pl.String)

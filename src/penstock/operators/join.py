@@ -3,7 +3,7 @@
 A pair is made when its second row comes. A row of an outer join that has no partner is written when
 the watermark says that none can come: its partners are looked for once more, so whether it was
 alone depends on no epoch. Laws: the work of an epoch grows with its rows, its pairs and the rows
-whose time is over, not with the rows kept; no row is paired with itself.
+whose time is over, not with the rows kept; a row is paired with itself only if the query says so.
 """
 
 from __future__ import annotations
@@ -107,6 +107,14 @@ class JoinKernel:
         live = [delta.filter(pl.col(UNTIL) > watermark).drop(UNTIL) for delta in deltas]
         return JoinState(sides=self._bands(live), watermark=watermark)
 
+    def unfold(self, state: JoinState) -> list[pl.DataFrame]:
+        """Return the rows of a state as deltas."""
+        return [
+            self.delta([band.rows.with_columns(pl.lit(side, dtype=pl.Int8).alias(SIDE))])
+            for side, bands in enumerate(state.sides)
+            for band in bands
+        ]
+
     def caught_up(
         self, state: JoinState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> JoinState:
@@ -121,7 +129,7 @@ class JoinKernel:
     def _bands(self, frames: Sequence[pl.DataFrame]) -> tuple[tuple[Band, ...], ...]:
         """Return the rows of each side as a band, or none."""
         sides = [self.rows.of_side(frames, side) for side in range(len(self.node.inputs))]
-        if self.node.itself and not self.one:
+        if self.node.apart and not self.one:
             sides = _with_twins(sides[0], sides[1], but=self.keys)
         timed = bool(self.outer)
         return tuple(
@@ -160,7 +168,7 @@ class JoinKernel:
                 self.pairs.add(found, left.rows, right.rows, *self._not_twins(left, right, li, ri))
 
     def _not_twins(self, left: Band, right: Band, li: Places, ri: Places) -> tuple[Places, Places]:
-        if not self.node.itself:
+        if not self.node.apart:
             return li, ri
         apart = left.rows[_TWIN].to_numpy()[li] != right.rows[_TWIN].to_numpy()[ri]
         return li[apart], ri[apart]
@@ -173,8 +181,10 @@ class JoinKernel:
                 self.pairs.add(found, old.rows, new.rows, j, i)
         for new in fresh:
             for i, j in near(new, new, self.within):
-                apart = i != j
-                self.pairs.add(found, new.rows, new.rows, i[apart], j[apart])
+                if self.node.apart:
+                    apart = i != j
+                    i, j = i[apart], j[apart]
+                self.pairs.add(found, new.rows, new.rows, i, j)
 
     def _add_alone(
         self, found: Found, side: int, fresh: Sides, state: JoinState, watermark: int
@@ -201,7 +211,7 @@ class JoinKernel:
             for mine, theirs in near(asked, band, self.within):
                 passed = self._passing(side, asked.rows, band.rows, mine, theirs)
                 partners += np.bincount(passed, minlength=asked.height)
-        if self.node.itself:
+        if self.node.apart:
             partners[self._partners_of_themselves(asked)] -= 1
         return asked.rows.filter(pl.Series(partners == 0))
 

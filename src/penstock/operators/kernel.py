@@ -93,6 +93,15 @@ class CatchesUp(Protocol):
         ...
 
 
+@runtime_checkable
+class Unfolds(Protocol):
+    """A kernel that can tell a state as deltas, so that states are cut and joined in memory."""
+
+    def unfold(self, state: Any) -> list[pl.DataFrame]:
+        """Return deltas from which `Kernel.restore` makes the state again."""
+        ...
+
+
 def placed(results: pl.LazyFrame, operator: int, ordered: bool) -> pl.LazyFrame:
     """Return results, which have their event time, with their place in stream order if wanted."""
     if not ordered:

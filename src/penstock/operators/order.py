@@ -22,7 +22,8 @@ class OrderKernel:
         """Prepare the sort for the columns of a sink."""
         self.node = node
         self.columns = [*node.schema, *ORDER]
-        self.sort = [*ORDER, *[c for c, dtype in node.schema.items() if not dtype.is_nested()]]
+        told_apart = [c for c, dtype in node.schema.items() if not isinstance(dtype, pl.Array)]
+        self.sort = [*ORDER, *told_apart]
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns of the sink, and the order."""

@@ -1,8 +1,9 @@
-"""The arithmetic of panes and windows; no data.
+"""The arithmetic of panes and windows.
 
 A window covers ``per_window`` panes and begins every ``step`` panes. Panes are grouped into nodes
-of 2, 4, 8, … panes; a window is the union of at most ``2 log2(per_window)`` nodes. Law: the nodes
-of a window are disjoint and cover exactly its panes.
+of 2, 4, 8, … panes; a window is the union of at most ``2 log2(per_window)`` nodes. All of this is
+arithmetic on their numbers; only where a pane begins depends on the window's offset and zone. Law:
+the nodes of a window are disjoint and cover exactly its panes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import polars as pl
+
+from penstock.operators.clocks import pane_at, pane_start, pane_starts, panes_at
 from penstock.query.windows import TimeWindow
 
 FINISHED = 1 << 62
@@ -25,6 +29,8 @@ class Panes:
     width_us: int
     per_window: int
     step: int
+    offset_us: int = 0
+    zone: str | None = None
 
     @classmethod
     def of(cls, window: TimeWindow) -> Panes:
@@ -32,16 +38,60 @@ class Panes:
 
         >>> from penstock.query.windows import sliding
         >>> Panes.of(sliding("1 minute", every="10 seconds"))
-        Panes(width_us=10000000, per_window=6, step=1)
+        Panes(width_us=10000000, per_window=6, step=1, offset_us=0, zone=None)
         """
         width = window.pane_us
         return cls(
-            width_us=width, per_window=window.size_us // width, step=window.every_us // width
+            width_us=width,
+            per_window=window.size_us // width,
+            step=window.every_us // width,
+            offset_us=window.offset_us,
+            zone=window.zone,
         )
+
+    def pane_of(self, time: pl.Expr) -> pl.Expr:
+        """Return the pane of a time in microseconds.
+
+        >>> panes = Panes(width_us=10, per_window=1, step=1, offset_us=3)
+        >>> pl.select(panes.pane_of(pl.lit(12)), at=panes.start_of(pl.lit(1))).row(0)
+        (0, 13)
+        """
+        if self.zone is not None:
+            clock = (self.width_us, self.offset_us, self.zone)
+            return time.map_batches(lambda some: panes_at(some, *clock), return_dtype=pl.Int64)
+        return (time - self.offset_us if self.offset_us else time).floordiv(self.width_us)
+
+    def start_of(self, pane: pl.Expr) -> pl.Expr:
+        """Return the time at which a pane begins, in microseconds."""
+        if self.zone is not None:
+            clock = (self.width_us, self.offset_us, self.zone)
+            return pane.map_batches(lambda some: pane_starts(some, *clock), return_dtype=pl.Int64)
+        start = pane * self.width_us
+        return start + self.offset_us if self.offset_us else start
+
+    def start_at(self, pane: int) -> int:
+        """Return the time at which one pane begins."""
+        if self.zone is not None:
+            return pane_start(pane, self.width_us, self.offset_us, self.zone)
+        return pane * self.width_us + self.offset_us
+
+    def window_start(self, window: pl.Expr) -> pl.Expr:
+        """Return the time at which a window begins."""
+        return self.start_of(window * self.step)
+
+    def window_end(self, window: pl.Expr) -> pl.Expr:
+        """Return the time at which a window ends."""
+        return self.start_of(window * self.step + self.per_window)
+
+    def until(self, pane: pl.Expr) -> pl.Expr:
+        """Return the time at which the last window of a pane ends."""
+        return self.window_end(pane.floordiv(self.step))
 
     def sealed_before(self, watermark: int) -> int:
         """Return the first pane that may still get rows."""
-        return watermark // self.width_us
+        if self.zone is not None:
+            return pane_at(watermark, self.width_us, self.offset_us, self.zone)
+        return (watermark - self.offset_us) // self.width_us
 
     def last_window(self, pane: int) -> int:
         """Return the last window that a pane is in."""
@@ -53,7 +103,7 @@ class Panes:
 
     def last_closed(self, watermark: int) -> int:
         """Return the last window that ends at or before a watermark."""
-        return (watermark // self.width_us - self.per_window) // self.step
+        return (self.sealed_before(watermark) - self.per_window) // self.step
 
     def closing(self, panes: Iterable[int], before: int, now: int) -> list[int]:
         """Return the windows that hold one of the panes and close between two watermarks.

@@ -2,7 +2,8 @@
 
 Rows are kept by time, so new rows meet a run of neighbours and nothing outside the window is looked
 at, but for the ends of blocks. Laws: a pair is compared once, when its second row comes, by the
-owner of its cell; no row is compared with itself; pairs are made in blocks of bounded size.
+owner of its cell; a row is compared with itself only if the query says so; pairs are made in blocks
+of bounded size.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class ProductKernel:
                 offered=parts[1 - asking],
                 low=np.searchsorted(offers, asks - self.within, side="right"),
                 high=np.searchsorted(offers, asks + self.within, side="left"),
-                itself=left is right,
+                apart=self.node.apart and left is right,
             )
             if ranges.pairs:
                 compare(self.pairs, found, left.rows, right.rows, ranges)

@@ -22,6 +22,7 @@ import polars as pl
 
 from penstock.operators.kernel import HIDDEN, UNTIL, Advanced
 from penstock.operators.keyed_rows import KeyedRows
+from penstock.operators.parts import partial_names, partials_for
 from penstock.operators.runs import Run, add_run, take_below
 from penstock.operators.window_values import (
     END,
@@ -70,7 +71,10 @@ class SessionKernel:
         spans = prepared.with_columns(pl.col(TIME).alias(FIRST), pl.col(TIME).alias(LAST))
         if self.values.parts is None:
             return spans
-        return self._merged(self._numbered(spans, points=True), self.values.partials)
+        partials, after = partials_for(prepared, self.values.parts)
+        merged = self._merged(self._numbered(spans, points=True), partials)
+        names = partial_names(self.values.parts)
+        return merged.with_columns(after).select(*self.none.schema, *names)
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> SessionState:
         """Return the state at a watermark from the deltas of the past."""
@@ -144,6 +148,13 @@ class SessionKernel:
         spans = [pl.col(FIRST).min(), pl.col(LAST).max()]
         merged = rows.group_by(*self.by, UNTIL).agg(*spans, *self.values.merges)
         return merged.select(rows.columns)
+
+    def joined(self, fragments: pl.DataFrame) -> pl.DataFrame:
+        """Return one fragment a session; how many there are depends on who read which row."""
+        if self.values.parts is None or fragments.is_empty():
+            return fragments
+        values = [pl.col(UNTIL).max(), *self.values.merges]
+        return self._merged(self._numbered(fragments), values).select(fragments.columns)
 
     def _numbered(self, frame: pl.DataFrame, *, points: bool = False) -> pl.DataFrame:
         """Return spans by key and time, each with the number of the session that they make.

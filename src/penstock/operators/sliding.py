@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from penstock.operators.functions import Parts
+from penstock.operators.parts import Parts
 from penstock.query.aggregates import Call
 
 Places = npt.NDArray[np.int64]
@@ -108,7 +108,7 @@ def can_slide(call: Call) -> bool:
     (True, False)
     """
     if call.constant or call.function not in ("min", "max"):
-        return call.constant or call.function in _SLIDES
+        return call.constant or call.form in _SLIDES
     dtype = call.dtype
     assert dtype is not None
     small = dtype.is_integer() and dtype not in _NOT_SMALL
@@ -132,7 +132,7 @@ def slide(
             if call.constant:
                 columns.append(pl.select(parts.partial[0].first()).to_series())
             else:
-                columns += _SLIDES[call.function](name, call, rows, blocks)
+                columns += _SLIDES[call.form](name, call, rows, blocks)
     height = blocks.first.size
     return pl.DataFrame([c if c.len() == height else c.new_from_index(0, height) for c in columns])
 
@@ -169,18 +169,27 @@ def _sum(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.S
     dtype = call.dtype
     assert dtype is not None
     whole = dtype.is_integer() or dtype == pl.Boolean()
-    values = _kept(call, rows)
-    values = values.to_physical() if isinstance(dtype, pl.Duration) else values
-    values = values.cast(pl.Int64 if whole or dtype.is_temporal() else pl.Float64)
+    values = _kept(call, rows).cast(pl.Int64 if whole else pl.Float64)
     return [pl.Series(name, blocks.total(blocks.matrix(values, 0)))]
+
+
+def _long_sum(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
+    """The sum as it wraps, and that of the upper halves, as in `penstock.query.sums`."""
+    matrix = blocks.matrix(_kept(call, rows).to_physical(), 0)
+    high = blocks.total(matrix >> 32)
+    return [pl.Series(f"{name}_low", blocks.total(matrix)), pl.Series(f"{name}_high", high)]
 
 
 def _mean(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
     return [*_sum(f"{name}_sum", call, rows, blocks), *_count(f"{name}_n", call, rows, blocks)]
 
 
+def _long_mean(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
+    return [*_long_sum(name, call, rows, blocks), *_count(f"{name}_n", call, rows, blocks)]
+
+
 def _extreme(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
-    """Least or greatest; a NaN only where there is nothing else."""
+    """Least or greatest; NaN is the greatest number."""
     dtype = call.dtype
     assert dtype is not None
     least = call.function == "min"
@@ -190,7 +199,7 @@ def _extreme(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[
     plain = numbers.dtype
     known = _number("known", values.is_not_null(), blocks) > 0
     if dtype.is_float():
-        numbers = numbers.fill_nan(None)
+        numbers = numbers.fill_nan(None) if least else numbers
         matrix = blocks.matrix(numbers, float("inf" if least else "-inf"))
         some = _number("some", numbers.is_not_null(), blocks) > 0
     else:
@@ -244,8 +253,11 @@ _SLIDES: dict[str, Callable[[str, Call, pl.DataFrame, Blocks], list[pl.Series]]]
     "count": _count,
     "sum": _sum,
     "mean": _mean,
+    "long sum": _long_sum,
+    "long mean": _long_mean,
     "min": _extreme,
     "max": _extreme,
+    "float max": _extreme,
     "var": _variance,
     "std": _variance,
     "first": _edge,

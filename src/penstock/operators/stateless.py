@@ -19,6 +19,8 @@ from penstock.query.nodes import ORDER, Apply, Explode, Filter, Map, Node, Sink,
 Step = Callable[[pl.DataFrame], pl.DataFrame]
 CAREFUL = pl.QueryOptFlags.none()
 """Compute everything that is written, where it is written: a row that fails must not be missed."""
+FAILURES = (Exception, pl.exceptions.PanicException)
+"""What an expression may raise; Polars panics over times that are too far away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ def refuse_failing(
         part = pending.pop()
         try:
             good.append(step(part))
-        except Exception as error:  # whatever a user's code raises is the row's reason
+        except FAILURES as error:  # whatever a user's code raises is the row's reason
             if part.height <= 1:
                 reason = f"{type(error).__name__}: {first_line(error)}"
                 bad.append(Refusal(operator=operator, reason=reason, row=part))

@@ -54,7 +54,7 @@ class TopKernel:
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return all columns, the order, and what is compared."""
         keys = key_columns(self.by, self.node.schema)
-        pane = pl.col(TIME).floordiv(self.panes.width_us).alias(PANE)
+        pane = self.panes.pane_of(pl.col(TIME)).alias(PANE)
         return rows.select(*keys, *self.rest, *ORDER, pane, self.node.order.alias(_VALUE))
 
     def combine(self, prepared: pl.DataFrame) -> pl.DataFrame:
@@ -152,9 +152,7 @@ class TopKernel:
         return Run.of(rows, PANE)
 
     def _with_until(self, rows: pl.DataFrame) -> pl.DataFrame:
-        panes = self.panes
-        end = (pl.col(PANE).floordiv(panes.step) * panes.step + panes.per_window) * panes.width_us
-        return rows.with_columns(end.alias(UNTIL))
+        return rows.with_columns(self.panes.until(pl.col(PANE)).alias(UNTIL))
 
     def _results(self, closed: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows of windows with their rank and times."""
@@ -164,13 +162,12 @@ class TopKernel:
         return placed(ranked, self.operator, self.ordered).select(names).collect()
 
     def _times(self) -> list[pl.Expr]:
-        window = self.node.window
-        if window is None:
+        if self.node.window is None:
             return []
-        start = pl.col(WINDOW) * window.every_us
-        end = start + window.size_us
+        start = self.panes.window_start(pl.col(WINDOW))
+        end = self.panes.window_end(pl.col(WINDOW))
         return [
-            start.cast(pl.Datetime("us")).alias("window_start"),
-            end.cast(pl.Datetime("us")).alias("window_end"),
+            start.cast(self.node.schema["window_start"]).alias("window_start"),
+            end.cast(self.node.schema["window_end"]).alias("window_end"),
             end.alias(TIME),
         ]

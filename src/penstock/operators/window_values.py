@@ -13,10 +13,11 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.operators.combine import columns_for
-from penstock.operators.functions import Parts, parts_of
+from penstock.operators.functions import parts_of
 from penstock.operators.hashing import key_columns
 from penstock.operators.kernel import empty_results, placed
-from penstock.operators.stateless import Refusal, refuse_failing
+from penstock.operators.parts import Parts
+from penstock.operators.stateless import FAILURES, Refusal, refuse_failing
 from penstock.query.aggregates import Call
 from penstock.query.nodes import TIME, Aggregate
 
@@ -51,7 +52,6 @@ class WindowValues:
         if node.aggregation.calls is not None:
             self.columns, self.over = columns_for(node.aggregation.calls)
             self.parts = [parts_of(i, call) for i, call in enumerate(self.over)]
-        self.partials = [e for parts in self.parts or () for e in parts.partial]
         self.merges = [e for parts in self.parts or () for e in parts.merge]
         schema = node.inputs[0].schema
         kept = [c for c in schema if c in node.aggregation.reads]
@@ -72,7 +72,7 @@ class WindowValues:
         """
         try:
             return self._results(rows), ()
-        except Exception:  # whatever an expression raises is the reason of a window
+        except FAILURES:  # whatever an expression raises is the reason of a window
             pass
 
         def step(part: pl.DataFrame) -> pl.DataFrame:
@@ -81,7 +81,7 @@ class WindowValues:
         windows = rows.select(*self.by, START, END, WINDOW).unique(WINDOW, maintain_order=True)
         good, bad = refuse_failing(step, windows, self.node.title, windows.height)
         shown = [*self.by, "window_start", "window_end"]
-        refusals = [replace(r, row=r.row.with_columns(_times()).select(shown)) for r in bad]
+        refusals = [replace(r, row=r.row.with_columns(self._times()).select(shown)) for r in bad]
         return pl.concat([self.no_results(), *good]), tuple(refusals)
 
     def no_results(self) -> pl.DataFrame:
@@ -100,22 +100,22 @@ class WindowValues:
         else:
             finishes = [parts.finish for parts in self.parts]
             lazy = rows.lazy().with_columns(finishes).with_columns(values)
-        timed = lazy.with_columns(*_times(), pl.col(END).alias(TIME))
+        timed = lazy.with_columns(*self._times(), pl.col(END).alias(TIME))
         return (
             placed(timed, self.operator, self.ordered).select(self.no_results().columns).collect()
         )
+
+    def _times(self) -> list[pl.Expr]:
+        schema = self.node.schema
+        return [
+            pl.col(START).cast(schema["window_start"]).alias("window_start"),
+            pl.col(END).cast(schema["window_end"]).alias("window_end"),
+        ]
 
     def _groups(self) -> list[pl.Expr]:
         # A second key, if only a literal: Polars 2.1 takes groups of one sorted key for runs, which
         # is fast, and the variance of a run of one null for 0, which is wrong.
         return [pl.col(WINDOW), *([] if self.runs else [pl.lit(0).alias(_SLOT)])]
-
-
-def _times() -> list[pl.Expr]:
-    return [
-        pl.col(START).cast(pl.Datetime("us")).alias("window_start"),
-        pl.col(END).cast(pl.Datetime("us")).alias("window_end"),
-    ]
 
 
 def by_key(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

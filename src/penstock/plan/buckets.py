@@ -132,6 +132,9 @@ class BucketSet:
     def __and__(self, other: BucketSet) -> BucketSet:
         return BucketSet(_ranges(_bits(self.ranges) & _bits(other.ranges)))
 
+    def __or__(self, other: BucketSet) -> BucketSet:
+        return BucketSet(_ranges(_bits(self.ranges) | _bits(other.ranges)))
+
     def __sub__(self, other: BucketSet) -> BucketSet:
         return BucketSet(_ranges(_bits(self.ranges) & ~_bits(other.ranges)))
 

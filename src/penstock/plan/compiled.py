@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+import polars as pl
+
 from penstock.errors import ConfigError
 from penstock.plan.buckets import BucketMap
 from penstock.plan.grid import Grid
@@ -76,6 +78,25 @@ class CompiledQuery:
     def sources(self) -> tuple[tuple[int, Source], ...]:
         """The sources with their numbers."""
         return tuple((i, n) for i, n in enumerate(self.nodes) if isinstance(n, Source))
+
+    @property
+    def source_names(self) -> dict[int, str]:
+        """The name of each source; of several with one name, all but the first get a number."""
+        names: dict[int, str] = {}
+        for number, source in self.sources:
+            name, same = source.name, 1
+            while name in names.values():
+                same += 1
+                name = f"{source.name} #{same}"
+            names[number] = name
+        return names
+
+    def columns_read(self, number: int) -> dict[str, pl.DataType]:
+        """Return the columns of a source that the query reads, its event time among them."""
+        source = self.nodes[number]
+        assert isinstance(source, Source)
+        needed = self.required[number] | source.time_columns
+        return {name: dtype for name, dtype in source.schema.items() if name in needed}
 
     @property
     def sinks(self) -> tuple[tuple[int, Sink], ...]:

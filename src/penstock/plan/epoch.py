@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 
 from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.plan.files import Again, BadFile, FileCount
+from penstock.plan.progress import Progress
 from penstock.plan.statistics import TaskLoad, TaskPlace
 from penstock.plan.tails import Tail
 
@@ -64,10 +66,33 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkPlan:
-    """Where the rows of a sink go, and where they wait until then."""
+    """Where the rows of a sink go, and where they wait until then.
+
+    ``first`` is the number that epoch 0 has, or would have, in the sink's folder; epochs from
+    ``since`` on are there.
+    """
 
     target: str
     staging: str
+    first: int = 0
+    since: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """All that an output has got so far.
+
+    Attributes:
+        rows: How many rows.
+        epochs: How many epochs had rows.
+        first: The number that epoch 0 has, or would have, in a sink's folder.
+        since: The first epoch that counts here.
+    """
+
+    rows: int = 0
+    epochs: int = 0
+    first: int = 0
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +109,11 @@ class EpochPlan:
     """Everything that the tasks of an epoch need to know beside the query and the rows.
 
     ``writer`` is the run that plans, ``last_writer`` the one that committed the epoch before.
-    ``segments`` are by lineage (`penstock.plan.tails`), ``watermarks`` by operator.
+    ``segments`` and ``progress`` are by lineage (`penstock.plan.tails`). ``watermarks`` are by
+    operator, the highest that its input has had. Buckets that are ``held``, by operator, stay at
+    their marks.
+    ``refused_before`` rows were refused in earlier epochs; ``refused_limit`` more may be.
+    ``again`` are files that are tried once more.
     """
 
     epoch: int
@@ -94,6 +123,8 @@ class EpochPlan:
     seen: Mapping[int, int] = field(default_factory=dict)
     rows_before: Mapping[int, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
+    held: Mapping[str, BucketSet] = field(default_factory=dict)
     floors: Mapping[int, int] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
@@ -101,6 +132,8 @@ class EpochPlan:
     tails: tuple[Tail, ...] = ()
     sinks: Mapping[int, SinkPlan] = field(default_factory=dict)
     refused_limit: int = 10_000
+    refused_before: int = 0
+    again: tuple[Again, ...] = ()
     final: bool = False
     fsync: bool = True
 
@@ -110,9 +143,11 @@ class TaskReport:
     """What one task did; a small value that goes to the driver.
 
     ``refused`` are the places (source, position) of rows that an operator could not compute; a row
-    may be refused in several branches and tasks and still is one row. ``loads`` is what each
+    may be refused in several branches and tasks and still is one row. ``progress`` has the marks of
+    this instance's buckets, by lineage. ``loads`` is what each
     subquery did; ``written`` has the rows of each bucket in the segments that were written;
-    ``files`` is when the oldest and the newest file of each source were modified, in microseconds.
+    ``files`` is when the oldest and the newest file of each source were modified, in microseconds;
+    ``file_counts`` is what became of the files, ``bad_files`` those that could not be read.
     """
 
     stage: int
@@ -124,6 +159,7 @@ class TaskReport:
     dropped: Mapping[str, Mapping[str, tuple[tuple[int, int], ...]]] = field(default_factory=dict)
     staged: tuple[StagedFile, ...] = ()
     watermarks: Mapping[str, int] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
     rows_out: Mapping[int, int] = field(default_factory=dict)
     refused: tuple[tuple[int, int], ...] = ()
     results_refused: int = 0
@@ -135,6 +171,8 @@ class TaskReport:
     loads: Mapping[int, TaskLoad] = field(default_factory=dict)
     written: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     files: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    file_counts: Mapping[int, FileCount] = field(default_factory=dict)
+    bad_files: tuple[BadFile, ...] = ()
 
     def to_json(self) -> bytes:
         """Return the report as JSON."""

@@ -97,6 +97,9 @@ class EpochStatistics:
         latency_seconds: How old the oldest row of the epoch's input was when its results were
             published: the age of its oldest file, where files are read; else ``interval_seconds``.
         backlog: How much input waits (files or rows, as the source counts); None if unknown.
+        files: How many files were seen for the first time, read and refused in the epoch, and how
+            many wait after it; empty if the query reads none.
+        file_totals: The same for all epochs so far.
         subqueries: What each subquery did.
     """
 
@@ -108,4 +111,6 @@ class EpochStatistics:
     written: int
     latency_seconds: float
     backlog: int | None = None
+    files: Mapping[str, int] = field(default_factory=dict)
+    file_totals: Mapping[str, int] = field(default_factory=dict)
     subqueries: tuple[SubqueryLoad, ...] = ()

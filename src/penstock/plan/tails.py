@@ -14,6 +14,7 @@ from itertools import groupby
 
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Reconfiguration
+from penstock.plan.progress import Progress
 
 _MARK = "~"
 
@@ -101,14 +102,14 @@ def held_by(owners: Mapping[int, int]) -> tuple[tuple[int, int, int], ...]:
     return tuple(held)
 
 
-def still_open(tails: Sequence[Tail], watermarks: Mapping[str, int]) -> tuple[Tail, ...]:
-    """Return the tails that have windows which the operator's watermark has not closed.
+def still_open(tails: Sequence[Tail], progress: Mapping[str, Progress]) -> tuple[Tail, ...]:
+    """Return the tails that have windows which some of their buckets have not closed.
 
-    >>> tail = Tail(operator="a", epoch=1, before_us=20, until_us=30, held=())
-    >>> still_open([tail], {"a": 29}) == (tail,), still_open([tail], {"a": 30})
-    (True, ())
+    >>> tail = Tail(operator="a", epoch=1, before_us=20, until_us=30, held=((0, 1, 0),))
+    >>> [still_open([tail], {tail.name: Progress.even(1, mark)}) == (tail,) for mark in (29, 30)]
+    [True, False]
     """
-    return tuple(t for t in tails if watermarks.get(t.operator, t.until_us - 1) < t.until_us)
+    return tuple(tail for tail in tails if progress[tail.name].lowest < tail.until_us)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +129,6 @@ class Lineage:
     since_us: Mapping[int, int]
     before_us: int | None = None
     until_us: int | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether all windows of its buckets belong to it."""
-        return not self.since_us and self.before_us is None
 
     def owned_by(self, instance: int) -> BucketSet:
         """Return the buckets of an instance."""

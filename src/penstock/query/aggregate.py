@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -10,7 +11,8 @@ from penstock.query.aggregates import infer_aggregate, take_apart, value_types
 from penstock.query.expressions import UNKNOWN, ExpressionLike, checked, reserved
 from penstock.query.keys import Names, key_problems, names_of
 from penstock.query.nodes import Aggregate, Node
-from penstock.query.windows import WINDOW_COLUMNS, Window
+from penstock.query.windows import WINDOW_COLUMNS, Window, bounds_of
+from penstock.query.words import in_words
 
 
 def aggregate_node(
@@ -27,12 +29,13 @@ def aggregate_node(
     """
     keys, schema = names_of(by), stream.schema
     found = [f"aggregate: {problem}" for problem in window.problems()]
-    found += key_problems("aggregate by", keys, schema)
+    found += key_problems("aggregate by", keys, schema, nested=True)
     if not values:
         found.append("aggregate: no values given; for example calls='count(*)'")
-    aggregation = take_apart(_parsed(schema, keys, values, found), schema)
+    said = tuple(v if isinstance(v, str) else in_words(v) for v in values.values())
+    aggregation = replace(take_apart(_parsed(schema, keys, values, found), schema), said=said)
     output: dict[str, pl.DataType] = {key: schema.get(key, UNKNOWN) for key in keys}
-    output |= dict.fromkeys(WINDOW_COLUMNS, pl.Datetime("us"))
+    output |= bounds_of(window, stream.zone)
     known = sound and not found
     output |= value_types(aggregation, schema) if known else dict.fromkeys(values, UNKNOWN)
     node = Aggregate(

@@ -8,17 +8,22 @@ expression gives the value over all rows. What cannot be taken apart keeps its r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from penstock.query.expressions import UNKNOWN, ExpressionProblem, infer
+from penstock.query.kept import exact
 from penstock.query.row_wise import is_row_wise
-from penstock.query.sketches import QUANTILE_MARK, from_tree, to_tree
+from penstock.query.sketches import QUANTILE_MARK
+from penstock.query.sums import mean_type, sum_type, width
+from penstock.query.trees import from_tree, to_tree
+from penstock.query.words import in_words
 
 Schema = Mapping[str, pl.DataType]
 _PLAIN = {"Sum": "sum", "Mean": "mean", "NUnique": "distinct", "First": "first", "Last": "last"}
+_SHOWN = {"mean": "avg", "std": "stddev", "var": "variance"}
 ORDERED_CALLS = frozenset({"first", "last"})
 
 
@@ -28,18 +33,36 @@ class NotMergeable(Exception):  # noqa: N818  # a finding, not a failure
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One aggregate call: a function over a row-wise argument, perhaps filtered."""
+    """One aggregate call: a function over a row-wise argument, perhaps filtered.
+
+    ``text`` is how it is told to the user, ``dtype`` the type of the argument.
+    """
 
     function: str
     argument: pl.Expr | None = None
     keep: pl.Expr | None = None
     parameter: float = 0.0
     dtype: pl.DataType | None = None
+    text: str = ""
 
     @property
     def key(self) -> tuple[str, str, str, float]:
         """What makes two calls the same."""
         return self.function, str(self.argument), str(self.keep), self.parameter
+
+    @property
+    def form(self) -> str:
+        """How partials of the function are kept for its argument.
+
+        >>> Call(function="sum", dtype=pl.Int64()).form, Call(function="max").form
+        ('long sum', 'max')
+        """
+        if self.dtype is None:
+            return self.function
+        if self.function == "max" and self.dtype.is_float():
+            return "float max"
+        kept = width(self.dtype) if self.function in ("sum", "mean") else "short"
+        return self.function if kept == "short" else f"{kept} {self.function}"
 
     @property
     def constant(self) -> bool:
@@ -54,11 +77,13 @@ class Aggregation:
 
     With ``calls`` the values are ``outer`` expressions over the calls' results, columns ``__a0``,
     ``__a1`` and so on. Without, ``outer`` are aggregate expressions over the kept rows.
+    ``said`` are the values in the user's words.
     """
 
     names: tuple[str, ...]
     outer: tuple[pl.Expr, ...]
     calls: tuple[Call, ...] | None
+    said: tuple[str, ...] = ()
 
     @property
     def mergeable(self) -> bool:
@@ -94,7 +119,7 @@ class Aggregation:
         """How partials are merged, so that state can be read without the query."""
         if self.calls is None:
             return None
-        return ["constant" if call.constant else call.function for call in self.calls]
+        return ["constant" if call.constant else call.form for call in self.calls]
 
 
 def take_apart(values: Mapping[str, pl.Expr], schema: Schema) -> Aggregation:
@@ -110,7 +135,8 @@ def take_apart(values: Mapping[str, pl.Expr], schema: Schema) -> Aggregation:
     try:
         outer = tuple(_outer(expression, calls, schema) for expression in values.values())
     except NotMergeable:
-        return Aggregation(names=tuple(values), outer=tuple(values.values()), calls=None)
+        kept = tuple(exact(expression, schema) for expression in values.values())
+        return Aggregation(names=tuple(values), outer=kept, calls=None)
     return Aggregation(names=tuple(values), outer=outer, calls=tuple(calls))
 
 
@@ -129,10 +155,9 @@ def infer_aggregate(expression: pl.Expr, schema: Schema) -> pl.DataType:
 
 def _outer(expression: pl.Expr, calls: list[Call], schema: Schema) -> pl.Expr:
     try:
-        tree = to_tree(expression)
-    except pl.exceptions.PolarsError as error:
+        rewritten = from_tree(_rewrite(to_tree(expression), calls, schema))
+    except pl.exceptions.PolarsError as error:  # a Python function, or a literal NaN
         raise NotMergeable from error
-    rewritten = from_tree(_rewrite(tree, calls, schema))
     roots = rewritten.meta.root_names()
     if not roots or any(not name.startswith("__a") for name in roots):
         raise NotMergeable
@@ -180,7 +205,7 @@ def _agg_call(body: dict[str, Any]) -> Call:
     ((name, argument),) = body.items()
     if name in _PLAIN:
         return _with_argument(_PLAIN[name], argument)
-    if name in ("Min", "Max") and not argument.get("propagate_nans", False):
+    if name == "Max" or (name == "Min" and not argument.get("propagate_nans", False)):
         return _with_argument(name.lower(), argument["input"])
     if name == "Count":
         function = "size" if argument["include_nulls"] else "count"
@@ -227,34 +252,32 @@ def _checked(call: Call, schema: Schema) -> Call:
         raise NotMergeable from error
     if not _supported(call.function, dtype):
         raise NotMergeable
-    return Call(
-        function=call.function,
-        argument=call.argument,
-        keep=call.keep,
-        parameter=call.parameter,
+    return replace(
+        call,
         dtype=dtype,
+        text=f"{_SHOWN.get(call.function, call.function)}({in_words(call.argument)})",
     )
 
 
 def _supported(function: str, dtype: pl.DataType) -> bool:
+    if dtype == pl.UInt128():
+        return False
     if function in ("var", "std", "approx_quantile"):
-        return dtype.is_numeric() and not dtype.is_decimal()
+        return dtype.is_numeric()
     if function in ("sum", "mean"):
         return dtype.is_numeric() or isinstance(dtype, pl.Duration) or dtype == pl.Boolean
     return not dtype.is_nested()
 
 
 def result_type(call: Call) -> pl.DataType:
-    """Return the type of a call's result: integers sum to 64 bits, counts are ``Int64``."""
+    """Return the type of a call's result: counts are ``Int64``, sums have 64 bits or 38 digits."""
     if call.function in ("len", "size", "count", "distinct", "approx_distinct"):
         return pl.Int64()
     if call.function in ("var", "std", "approx_quantile"):
         return pl.Float64()
     dtype = call.dtype or UNKNOWN
-    if call.function == "sum" and (dtype.is_integer() or dtype == pl.Boolean):
-        return pl.Int64()
-    if call.function in ("sum", "mean") and not isinstance(dtype, pl.Duration):
-        return pl.Float64()
+    if call.function in ("sum", "mean"):
+        return sum_type(dtype) if call.function == "sum" else mean_type(dtype)
     return dtype
 
 

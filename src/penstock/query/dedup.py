@@ -45,7 +45,7 @@ class Dedup(Keyed):
 def dedup_node(stream: Node, by: Names, within: Duration | None) -> tuple[Node, list[str]]:
     """Return the operator that drops repeated rows, and what is wrong with it."""
     keys = names_of(by)
-    found = key_problems("dedup by", keys, stream.schema)
+    found = key_problems("dedup by", keys, stream.schema, nested=True)
     within_us = None
     if within is not None:
         try:

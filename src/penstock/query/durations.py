@@ -11,6 +11,7 @@ from datetime import timedelta
 MICROS = 1
 MILLIS = 1_000
 SECOND = 1_000_000
+DAY = 86_400 * SECOND
 _UNITS = {
     "us": MICROS,
     "microsecond": MICROS,
@@ -26,10 +27,10 @@ _UNITS = {
     "h": 3600 * SECOND,
     "hr": 3600 * SECOND,
     "hour": 3600 * SECOND,
-    "d": 86_400 * SECOND,
-    "day": 86_400 * SECOND,
-    "w": 7 * 86_400 * SECOND,
-    "week": 7 * 86_400 * SECOND,
+    "d": DAY,
+    "day": DAY,
+    "w": 7 * DAY,
+    "week": 7 * DAY,
 }
 _PART = re.compile(r"\s*(-?\d+(?:\.\d+)?)\s*([a-zµ]+)\s*(?:,|and)?\s*", re.IGNORECASE)
 
@@ -85,7 +86,7 @@ def format_duration(micros: int) -> str:
     """
     parts = []
     for unit, size in (
-        ("d", 86_400 * SECOND),
+        ("d", DAY),
         ("h", 3600 * SECOND),
         ("m", 60 * SECOND),
         ("s", SECOND),

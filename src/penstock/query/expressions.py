@@ -7,12 +7,14 @@ or, in an aggregate, is one value per group. So it means the same however rows a
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
+from penstock.query.functions import WrongCall
 from penstock.query.row_wise import is_row_wise
-from penstock.query.sketches import parse_sql
+from penstock.query.scalars.reading import read_text
+from penstock.query.wording import in_plain_words
 
 Schema = Mapping[str, pl.DataType]
 ExpressionLike = str | pl.Expr
@@ -23,10 +25,10 @@ class ExpressionProblem(Exception):  # noqa: N818  # a finding that the front en
     """Why an expression cannot be used; the front end collects these."""
 
 
-def parse(expression: ExpressionLike) -> pl.Expr:
-    """Return a Polars expression from SQL text, or the expression itself.
+def parse(expression: ExpressionLike, schema: Schema) -> pl.Expr:
+    """Return a Polars expression from SQL text over a schema, or the expression itself.
 
-    >>> str(parse('"end" - start'))
+    >>> str(parse('"end" - start', {"start": pl.Float64(), "end": pl.Float64()}))
     '[(col("end")) - (col("start"))]'
     """
     if isinstance(expression, pl.Expr):
@@ -36,9 +38,12 @@ def parse(expression: ExpressionLike) -> pl.Expr:
             f"an expression is SQL text or a Polars expression; got {type(expression).__name__}"
         )
     try:
-        return parse_sql(expression)
+        return read_text(expression, schema)
+    except WrongCall as error:
+        raise ExpressionProblem(str(error)) from error
     except (pl.exceptions.PolarsError, ValueError) as error:
-        raise ExpressionProblem(f"cannot parse {expression!r}: {first_line(error)}") from error
+        said = in_plain_words(first_line(error))
+        raise ExpressionProblem(f"cannot read {expression!r}: {said}") from error
 
 
 def infer(expression: pl.Expr, schema: Schema) -> pl.DataType:
@@ -63,7 +68,7 @@ def infer(expression: pl.Expr, schema: Schema) -> pl.DataType:
         resolved = frame.select(expression.alias("__value")).collect_schema()["__value"]
         frame.select(expression.alias("__value")).collect()
     except pl.exceptions.PolarsError as error:
-        raise ExpressionProblem(first_line(error)) from error
+        raise ExpressionProblem(in_plain_words(first_line(error))) from error
     return resolved
 
 
@@ -90,7 +95,7 @@ def checked(
 ) -> tuple[pl.Expr, pl.DataType]:
     """Return an expression and its type; what is wrong with it is added to ``found``."""
     try:
-        value = parse(expression)
+        value = parse(expression, schema)
         return value, infer(value, schema)
     except ExpressionProblem as problem:
         found.append(f"{verb}: {problem}")
@@ -114,9 +119,19 @@ def unknown_column(name: str, schema: Schema) -> str:
     >>> unknown_column("duratoin", {"duration": pl.Int64(), "src": pl.String()})
     "unknown column 'duratoin'; did you mean 'duration'?"
     """
-    near = difflib.get_close_matches(name, list(schema), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"columns: {', '.join(schema)}"
+    near = nearest(name, list(schema))
+    hint = f"did you mean {near!r}?" if near else f"columns: {', '.join(schema)}"
     return f"unknown column {name!r}; {hint}"
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """Return the known name that was probably meant: in another case, or misspelled.
+
+    >>> nearest("X", ["k", "x"]), nearest("scr", ["dst", "src"]), nearest("q", ["k"])
+    ('x', 'src', None)
+    """
+    alike = [other for other in known if other.lower() == name.lower()]
+    return next(iter(alike or difflib.get_close_matches(name, known, n=1)), None)
 
 
 def first_line(error: BaseException) -> str:

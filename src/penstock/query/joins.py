@@ -1,8 +1,8 @@
 """Joins and products: pairs of rows of two streams, or of a stream with itself.
 
 Laws: a pair is a result exactly if its keys are equal and known, its rows are close enough (less
-than ``within`` apart, or one among the last rows before the other) and ``where`` is true; no row is
-paired with itself; the columns of a result have one name each.
+than ``within`` apart, or one among the last rows before the other) and ``where`` is true; a row is
+paired with itself only where that is asked for; the columns of a result have one name each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.query.expressions import (
     unknown_column,
 )
 from penstock.query.keys import Names, names_of
-from penstock.query.nodes import TIME, Node, roots
+from penstock.query.nodes import TIME, Node, roots, topological
 from penstock.query.windows import CountWindow
 
 HOW = ("inner", "left", "full")
@@ -35,15 +35,17 @@ Within = int | CountWindow
 class Pairing(Node):
     """What joins and products share.
 
-    With one input, or the same input twice, a stream is paired with itself. ``renamed`` gives the
-    columns of the right input that are in the result, each with its name there; those of the left
-    input are all in the result and keep their names.
+    With one input, or the same input twice, a stream is paired with itself; with ``self_pairs`` a
+    row is then its own partner like any other. ``renamed`` gives the columns of the right input
+    that are in the result, each with its name there; those of the left input are all in the result
+    and keep their names.
     """
 
     within: Within
     where: pl.Expr | None
     text: str
     renamed: tuple[tuple[str, str], ...]
+    self_pairs: bool = False
 
     @property
     def stateful(self) -> bool:
@@ -54,6 +56,11 @@ class Pairing(Node):
     def itself(self) -> bool:
         """Whether a stream is paired with itself."""
         return self.inputs[0] is self.inputs[-1]
+
+    @property
+    def apart(self) -> bool:
+        """Whether a row must not be its own partner."""
+        return self.itself and not self.self_pairs
 
     @property
     def by_count(self) -> bool:
@@ -88,6 +95,7 @@ class Pairing(Node):
         return {
             "within": str(self.within),
             "where": None if self.where is None else str(self.where),
+            **({"self pairs": True} if self.itself and self.self_pairs else {}),
         }
 
     def kept(self, wanted: Iterable[str]) -> list[dict[str, str]]:
@@ -97,6 +105,11 @@ class Pairing(Node):
         }
         left = {name: self.schema[name] for name in self.carried(0, wanted)}
         return [{n: str(side[n]) for n in sorted(side)} for side in (left, right)]
+
+    def _with_itself(self) -> str:
+        if not self.itself:
+            return ""
+        return " with itself and self pairs" if self.self_pairs else " with itself"
 
     def _described(self, verb: str) -> str:
         unit = isinstance(self.within, CountWindow)
@@ -155,8 +168,7 @@ class Join(Pairing):
         pairs = zip(self.left_on, self.right_on, strict=True)
         on = ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
         kind = "" if self.how == "inner" else f"{self.how} "
-        itself = " with itself" if self.itself else ""
-        return self._described(f"{kind}join{itself} on {on}")
+        return self._described(f"{kind}join{self._with_itself()} on {on}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -197,7 +209,7 @@ class Product(Pairing):
     @property
     def title(self) -> str:
         """What the operator does, in a few words."""
-        return self._described("product with itself" if self.itself else "product")
+        return self._described(f"product{self._with_itself()}")
 
 
 def join_node(
@@ -211,6 +223,7 @@ def join_node(
     where: ExpressionLike | None,
     how: str,
     suffix: str,
+    self_pairs: bool | None,
 ) -> tuple[Node, list[str]]:
     """Return the operator that joins two streams, and what is wrong with it."""
     found: list[str] = []
@@ -222,6 +235,7 @@ def join_node(
     ]
     itself, apart = left is right, left is right and lefts != rights
     found += _misfits(how, within, lefts, rights, apart=apart)
+    found += _self_pair_problems("join", left, right, within, self_pairs)
     dropped = rights if shared else ()
     renamed = _renamed("join", left.schema, right.schema, dropped, suffix, found)
     schema = _schema(left.schema, right.schema, renamed)
@@ -240,6 +254,7 @@ def join_node(
         stored=tuple(f"__key{i}" for i in range(len(lefts))) if apart else lefts,
         key_types=tuple(types),
         how=how,
+        self_pairs=bool(self_pairs),
     )
     return node, found
 
@@ -269,6 +284,27 @@ def _misfits(
     return found
 
 
+def _self_pair_problems(
+    verb: str, left: Node, right: Node, within: Duration | CountWindow, self_pairs: bool | None
+) -> list[str]:
+    """Return why rows can't be paired, or kept from being paired, with themselves."""
+    if self_pairs and left is right and isinstance(within, CountWindow):
+        return [
+            f"{verb}: self_pairs=True needs a time window, since a count window pairs a row with "
+            f"rows before it; within={within}"
+        ]
+    if self_pairs is False and left is not right and _sources(left) & _sources(right):
+        return [
+            f"{verb}: self_pairs=False needs the same stream on both sides, and these two are made "
+            "of it in different ways; join the stream with itself and put what differs into where"
+        ]
+    return []
+
+
+def _sources(node: Node) -> set[int]:
+    return {id(part) for part in topological((node,)) if not part.inputs}
+
+
 def product_node(
     left: Node,
     right: Node,
@@ -276,9 +312,10 @@ def product_node(
     where: ExpressionLike,
     within: Duration | CountWindow,
     suffix: str,
+    self_pairs: bool | None,
 ) -> tuple[Node, list[str]]:
     """Return the operator that compares all pairs of two streams, and what is wrong with it."""
-    found: list[str] = []
+    found = _self_pair_problems("product", left, right, within, self_pairs)
     renamed = _renamed("product", left.schema, right.schema, (), suffix, found)
     schema = _schema(left.schema, right.schema, renamed)
     node = Product(
@@ -288,6 +325,7 @@ def product_node(
         where=_predicate("product where", where, schema, found),
         text=str(where),
         renamed=renamed,
+        self_pairs=bool(self_pairs),
     )
     return node, found
 
@@ -404,7 +442,7 @@ def _predicate(
     verb: str, where: ExpressionLike, schema: Mapping[str, pl.DataType], found: list[str]
 ) -> pl.Expr:
     try:
-        value = parse(where)
+        value = parse(where, schema)
         dtype = infer_row_wise(value, schema)
     except ExpressionProblem as problem:
         found.append(f"{verb}: {problem}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.query.aggregates import Aggregation
-from penstock.query.windows import CountWindow, TimeWindow, Window
+from penstock.query.windows import CountWindow, TimeWindow, Window, zone_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkFrame
@@ -68,6 +68,11 @@ class Node:
         """
         return 0
 
+    @property
+    def zone(self) -> str | None:
+        """The time zone that the event time is shown in; None if it has none and counts as UTC."""
+        return self.inputs[0].zone if self.inputs else None
+
     def keys(self, port: int) -> tuple[str, ...] | None:
         """Return the columns by which rows of an input are routed; None spreads them evenly."""
         return () if self.stateful else None
@@ -79,6 +84,11 @@ class Node:
         ``all``: to every cell.
         """
         return ""
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """Where the rows of each input go on a grid of cells; empty if there is no grid."""
+        return tuple(way for port in range(len(self.inputs)) if (way := self.grid(port)))
 
     def reads(self, port: int, wanted: set[str]) -> set[str]:
         """Return the columns of an input that are needed to give the wanted columns."""
@@ -103,12 +113,52 @@ def _restore(kind: type[Node], fields: dict[str, Any]) -> Node:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CsvFormat:
+    """How CSV files are written.
+
+    Attributes:
+        separator: What stands between values.
+        null_values: Texts that stand for null, beside the empty one.
+        encoding: The encoding, one that Python knows.
+        header: Whether the first line has the names of the columns.
+        columns: Their names in order, if there is no header.
+        quote: What values may be quoted by.
+        comment: What lines begin with that are passed over.
+        skip_rows: How many lines at the top are passed over.
+        decimal_comma: Whether numbers have a comma in place of a point.
+    """
+
+    separator: str = ","
+    null_values: tuple[str, ...] = ()
+    encoding: str = "utf8"
+    header: bool = True
+    columns: tuple[str, ...] = ()
+    quote: str | None = '"'
+    comment: str | None = None
+    skip_rows: int = 0
+    decimal_comma: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
-    """A folder that is watched for new files of one format."""
+    """A folder that is watched for new files of one format.
+
+    Attributes:
+        path: The folder.
+        format: The format of its files.
+        max_files_per_epoch: How many files one epoch takes at most.
+        patience_us: For how long a file that is not complete is tried again.
+        csv: How CSV files are written.
+        partitions: Columns whose values are in the names of folders, ``year=2024``; if there are
+            any, files are looked for in folders at every depth.
+    """
 
     path: str
     format: str
     max_files_per_epoch: int | None = None
+    patience_us: int = 0
+    csv: CsvFormat = CsvFormat()
+    partitions: tuple[tuple[str, pl.DataType], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,19 +184,44 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Source(Node):
-    """Where rows come from, with their event time and how late they may be."""
+    """Where rows come from, with their event time and how late they may be.
+
+    Attributes:
+        name: What it is called.
+        time: The column with the event time, or the text of the expression that gives it.
+        delay_us: How far behind the highest time seen a row may come.
+        reader: What reads it.
+        idle_us: After how long without rows it no longer holds back the watermark.
+        moment: The expression that gives the event time, if no column holds it.
+        moment_type: Its type.
+        late_whole: Whether late rows are kept with all columns, and not just those that are read.
+    """
 
     name: str
     time: str
     delay_us: int
     reader: Files | Frame | Rows
     idle_us: int | None = None
+    moment: pl.Expr | None = None
+    moment_type: pl.DataType | None = None
+    late_whole: bool = True
+
+    @property
+    def zone(self) -> str | None:
+        """The time zone that the event time is shown in; None if it has none and counts as UTC."""
+        return zone_of(self.schema.get(self.time) if self.moment is None else self.moment_type)
+
+    @property
+    def time_columns(self) -> set[str]:
+        """The columns that the event time is read from."""
+        return {self.time} if self.moment is None else roots([self.moment])
 
     @property
     def title(self) -> str:
         """What the operator does, in a few words."""
         kind = self.reader.format if isinstance(self.reader, Files) else type(self.reader).__name__
-        return f"source {self.name} ({kind.lower()})"
+        time = "" if self.moment is None else f", time = {self.time}"
+        return f"source {self.name} ({kind.lower()}{time})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -276,6 +351,11 @@ class Aggregate(Keyed):
         """How far the watermark of the results is past that of the input, in microseconds."""
         return 1 if isinstance(self.window, TimeWindow) else 0
 
+    @property
+    def zone(self) -> str | None:
+        """The time zone that the event time is shown in, which is that of the window's end."""
+        return zone_of(self.schema["window_end"])
+
     def reads(self, port: int, wanted: set[str]) -> set[str]:
         """Return the columns of an input that are needed to give the wanted columns."""
         return set(self.by) | self.aggregation.reads
@@ -292,10 +372,9 @@ class Aggregate(Keyed):
             "window": str(self.window),
             "values": self.aggregation.texts,
             "merges": self.aggregation.merges if self.combines else None,
+            "said": dict(zip(self.aggregation.names, self.aggregation.said, strict=False)),
         }
-        return facts | (
-            {"pane_us": self.window.pane_us} if isinstance(self.window, TimeWindow) else {}
-        )
+        return facts | (self.window.facts(self.zone) if isinstance(self.window, TimeWindow) else {})
 
     @property
     def title(self) -> str:
@@ -307,11 +386,16 @@ class Aggregate(Keyed):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sink(Node):
-    """Where results go. An ordered sink keeps rows until their turn in stream order."""
+    """Where results go. An ordered sink keeps rows until their turn in stream order.
+
+    ``mode`` says what becomes of the epochs of others in a folder: ``error``, ``append`` or
+    ``overwrite``.
+    """
 
     kind: str
     target: Any = None
     ordered: bool = False
+    mode: str = "error"
 
     @property
     def stateful(self) -> bool:
@@ -358,8 +442,8 @@ def roots(expressions: Iterable[pl.Expr]) -> set[str]:
     return {name for expression in expressions for name in expression.meta.root_names()}
 
 
-def topological(sinks: tuple[Sink, ...]) -> tuple[Node, ...]:
-    """Return every node that the sinks need, inputs before users, in a stable order."""
+def topological(sinks: tuple[Node, ...]) -> tuple[Node, ...]:
+    """Return every node that some sinks (or other nodes) need, inputs first, in a stable order."""
     seen: dict[int, Node] = {}
 
     def visit(node: Node) -> None:

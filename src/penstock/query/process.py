@@ -62,7 +62,7 @@ def process_node(stream: Node, processor: Any, by: Names) -> tuple[Node, list[st
     """Return the operator that runs a user's class, and what is wrong with it."""
     keys = names_of(by)
     verb = f"process {type(processor).__name__}"
-    found = key_problems(f"{verb} by", keys, stream.schema)
+    found = key_problems(f"{verb} by", keys, stream.schema, nested=True)
     if not isinstance(processor, Processor):
         found.append(_no_process(processor))
         nothing = Process(

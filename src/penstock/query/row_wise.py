@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.query.sketches import to_tree
+from penstock.query.trees import to_tree
 
 _WHOLE_COLUMN_NODES = frozenset(
     {
@@ -105,10 +105,11 @@ def is_row_wise(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
     >>> is_row_wise(pl.col("x") - pl.col("x").mean(), {"x": pl.Int64()})
     False
     """
-    return not any(_looks_around(expression)) and _same_row_by_row(expression, schema)
+    return not any(looks_around(expression)) and _same_row_by_row(expression, schema)
 
 
-def _looks_around(expression: pl.Expr) -> Iterator[bool]:
+def looks_around(expression: pl.Expr) -> Iterator[bool]:
+    """Return, operation by operation, whether it looks at more than one row."""
     try:
         tree = to_tree(expression)
     except pl.exceptions.PolarsError:  # a Python function has no JSON form: the trial decides
@@ -126,6 +127,9 @@ def _names(node: Any) -> Iterator[str]:
         for key, child in node.items():
             if key in ("Column", "Literal"):
                 continue
+            if key == "Eval" and child.get("variant") == "List":  # it looks around within one list
+                yield from _names(child["expr"])
+                continue
             if key in _OF_ONE_VALUE:
                 yield from (name for name in ("ConcatVertical",) if name in str(child))
                 continue
@@ -141,11 +145,16 @@ def _same_row_by_row(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> 
         return True
     frame = pl.DataFrame({name: _samples(schema[name]) for name in names})
     try:
-        whole = frame.select(expression.alias("v"))
-        parts = [frame[i : i + 1].select(expression.alias("v")) for i in range(frame.height)]
+        whole = _beside(frame, expression)
+        parts = [_beside(frame[i : i + 1], expression) for i in range(frame.height)]
     except pl.exceptions.PolarsError:  # the samples do not fit, so the trial says nothing
         return True
     return whole.equals(pl.concat(parts, how="vertical_relaxed"))
+
+
+def _beside(frame: pl.DataFrame, expression: pl.Expr) -> pl.DataFrame:
+    """Return the values of an expression, one for each row even where Polars finds a constant."""
+    return frame.with_columns(expression.alias("__value")).select("__value")
 
 
 def _samples(dtype: pl.DataType) -> pl.Series:

@@ -19,6 +19,15 @@ class Sinks:
         """Hold the sinks; made by the sink methods of a stream."""
         self.sinks = sinks
 
+    def __repr__(self) -> str:
+        """Return what the query writes.
+
+        >>> import penstock as ps
+        >>> ps.from_rows([{"a": 1, "ts": ps.at("2024-01-01")}], time="ts").write_memory()
+        <Query, not started: write memory results>
+        """
+        return f"<Query, not started: {'; '.join(sink.title for sink in self.sinks)}>"
+
     def also(self, *others: Sinks) -> Sinks:
         """Return one query that also feeds the sinks of others, in the same epochs."""
         return Sinks((*self.sinks, *[sink for other in others for sink in other.sinks]))

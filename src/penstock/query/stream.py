@@ -6,13 +6,15 @@ is put on it. Until then mistakes travel with the stream as sentences.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from penstock.errors import QueryError
+from penstock.errors import PenstockWarning, QueryError
+from penstock.problems import Problem, located
 from penstock.query import nodes
 from penstock.query.aggregate import aggregate_node
 from penstock.query.dedup import dedup_node
@@ -28,10 +30,12 @@ from penstock.query.expressions import (
 )
 from penstock.query.joins import join_node, product_node
 from penstock.query.keys import Names
+from penstock.query.other_names import no_attribute, or_no_window
 from penstock.query.process import process_node
 from penstock.query.processes import BatchProcess, Process
 from penstock.query.sinks import Sinks
-from penstock.query.top import top_node
+from penstock.query.spark_types import casts_for_spark
+from penstock.query.top import Top, top_node
 from penstock.query.windows import CountWindow, TimeWindow, Window
 
 __all__ = ["Sinks", "Stream"]
@@ -47,10 +51,28 @@ class Stream:
     ['src', 'window_start', 'window_end', 'total']
     """
 
-    def __init__(self, node: nodes.Node, problems: tuple[str, ...] = ()) -> None:
+    def __init__(self, node: nodes.Node, problems: tuple[Problem, ...] = ()) -> None:
         """Wrap a node; streams are made by the functions of `penstock`, not by hand."""
         self._node = node
         self._problems = problems
+
+    def __repr__(self) -> str:
+        """Return the operator that gives the stream, its columns, and its mistakes if it has any.
+
+        >>> import penstock as ps
+        >>> ps.from_rows([{"a": 1, "ts": ps.at("2024-01-01")}], time="ts").filter("a > 0")
+        <Stream: filter a > 0; a Int64, ts Datetime('us')>
+        """
+        columns = ", ".join(f"{name} {_type(dtype)}" for name, dtype in self._node.schema.items())
+        count = len(self._problems)
+        wrong = f"; {count} mistake{'s' if count != 1 else ''}" if count else ""
+        return f"<Stream: {self._node.title}; {columns}{wrong}>"
+
+    if not TYPE_CHECKING:  # for type checkers a stream has its own methods only
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what a method of PySpark's or Polars' is called here."""
+            raise AttributeError(no_attribute(name), name=name, obj=self)
 
     @property
     def schema(self) -> dict[str, pl.DataType]:
@@ -68,7 +90,12 @@ class Stream:
         return self._map("map", columns, keep=True)
 
     def select(self, *names: str, **columns: ExpressionLike) -> Stream:
-        """Keep only the named columns and the computed ones; the event time stays attached."""
+        """Keep only the named columns, ``"*"`` for all, and the computed ones.
+
+        The event time stays attached.
+        """
+        every = tuple(self._node.schema)
+        names = tuple(n for name in names for n in (every if name == "*" else (name,)))
         found: dict[str, ExpressionLike] = {name: pl.col(name) for name in names}
         clash = [f"select: column {name!r} is given twice" for name in names if name in columns]
         return self._map("select", found | columns, keep=False, problems=clash)
@@ -227,12 +254,14 @@ class Stream:
         where: ExpressionLike | None = None,
         how: str = "inner",
         suffix: str = "_right",
+        self_pairs: bool | None = None,
     ) -> Stream:
         """Pair the rows of two streams that have equal keys and are close.
 
         The result has all columns of this stream, then those of the other except keys given with
         ``on``. Its event time is the later one of the pair. A null key equals none. A stream that
-        is joined with itself gives both orders of a pair, and no row is paired with itself.
+        is joined with itself gives both orders of a pair, and no row is paired with itself unless
+        ``self_pairs`` asks for it.
 
         Args:
             right: The other stream, or this one again.
@@ -246,6 +275,9 @@ class Stream:
                 watermark has passed them by ``within``, which is then their event time; ``full``
                 those of both.
             suffix: What is added to a column of the other stream whose name is taken.
+            self_pairs: Whether a row is paired with itself where this stream is joined with itself,
+                as in SQL. Without it, it is not; where the sides are made of one stream in
+                different ways (two filters of it, say) they are two streams like any others.
 
         >>> import penstock as ps
         >>> s = ps.from_rows([{"k": "a", "x": 1, "ts": ps.at("2024-01-01")}], time="ts")
@@ -262,6 +294,7 @@ class Stream:
             where=where,
             how=how,
             suffix=suffix,
+            self_pairs=self_pairs,
         )
         return self._with(right, node, found)
 
@@ -272,6 +305,7 @@ class Stream:
         where: ExpressionLike,
         within: Duration | CountWindow,
         suffix: str = "_right",
+        self_pairs: bool | None = None,
     ) -> Stream:
         """Pair the rows of two streams for which any predicate is true, and that are close.
 
@@ -284,6 +318,7 @@ class Stream:
             within: Pairs are less than this apart in event time. With `count_window`, a row is
                 compared with the last rows of the other stream before it.
             suffix: What is added to a column of the other stream whose name is taken.
+            self_pairs: Whether a row is compared with itself, as in `join`.
 
         >>> import penstock as ps
         >>> s = ps.from_rows([{"x": 1, "ts": ps.at("2024-01-01")}], time="ts")
@@ -291,7 +326,12 @@ class Stream:
         ['x', 'ts', 'x_right', 'ts_right']
         """
         node, found = product_node(
-            self._node, right._node, where=where, within=within, suffix=suffix
+            self._node,
+            right._node,
+            where=where,
+            within=within,
+            suffix=suffix,
+            self_pairs=self_pairs,
         )
         return self._with(right, node, found)
 
@@ -355,10 +395,11 @@ class Stream:
             by: The grouping columns; none means one group.
             values: Named aggregate expressions, such as ``calls="count(*)"``.
         """
+        window, wrong = or_no_window(window)
         node, found = aggregate_node(
             self._node, by=by, window=window, values=values, sound=not self._problems
         )
-        return self._then(node, found)
+        return self._then(node, [*(f"aggregate: {problem}" for problem in wrong), *found])
 
     def top(
         self,
@@ -372,9 +413,9 @@ class Stream:
         """Keep the k first rows by an expression, with their ``rank`` from 1 on.
 
         Without a window: of the rows of a group with the same event time, which after an aggregate
-        means of a window; the event time stays. With one: of its rows; then ``window_start`` and
-        ``window_end`` are added and the event time is the window's end. Nulls come last; rows that
-        tie are in stream order, then by their columns.
+        means of a window (elsewhere there is a `PenstockWarning`); the event time stays. With one:
+        of its rows; then ``window_start`` and ``window_end`` are added and the event time is the
+        window's end. Nulls come last; rows that tie are in stream order, then by their columns.
 
         Args:
             k: How many rows of a group to keep.
@@ -401,11 +442,33 @@ class Stream:
             window=window,
             descending=descending,
         )
+        if window is None and isinstance(node, Top) and node.lonely:
+            warnings.warn(
+                "top without a window compares only rows of the same event time; say window=, "
+                "as in window=ps.tumbling('1 minute'), or put it after an aggregate",
+                PenstockWarning,
+                stacklevel=2,
+            )
         return self._then(node, [*found, *more])
 
-    def write_parquet(self, folder: str | Path, *, ordered: bool = False) -> Sinks:
-        """Write results to a folder; each epoch appears whole, as ``epoch=N/``, exactly once."""
-        return self._sink("parquet", str(folder), ordered)
+    def write_parquet(
+        self, folder: str | Path, *, ordered: bool = False, mode: str = "error"
+    ) -> Sinks:
+        """Write results to a folder; each epoch appears whole, as ``epoch=N/``, exactly once.
+
+        The folder belongs to the query's checkpoint from its first start on.
+
+        Args:
+            folder: A path or a URI.
+            ordered: Whether rows come in stream order.
+            mode: What a start does if the folder has epochs of another checkpoint: ``error``
+                refuses it, ``append`` writes after them, ``overwrite`` removes them, once. A start
+                that goes on from the same checkpoint does nothing of this.
+        """
+        if mode not in ("error", "append", "overwrite"):
+            wrong = f"write_parquet: mode={mode!r}; allowed: error, append, overwrite"
+            return self._then(self._node, [wrong])._sink("parquet", str(folder), ordered)
+        return self._sink("parquet", str(folder), ordered, mode)
 
     def write_memory(self, name: str = "results", *, ordered: bool = False) -> Sinks:
         """Keep results in the driver's memory; read them with ``query.table(name)``."""
@@ -420,11 +483,15 @@ class Stream:
     ) -> Sinks:
         """Call ``function(spark_frame, epoch)`` with each epoch's results.
 
-        After a crash the call may be repeated with the same epoch number and the same rows.
+        After a crash the call may be repeated with the same epoch number and the same rows. A time
+        with a zone is a ``timestamp`` of Spark, one without is a ``timestamp_ntz``; docs/queries.md
+        has all types.
         """
-        return self._sink("foreach_batch", function, ordered)
+        casts, found = casts_for_spark(self._node.schema)
+        stream = self._then(self._node, found)
+        return (stream.map(**casts) if casts else stream)._sink("foreach_batch", function, ordered)
 
-    def _sink(self, kind: str, target: Any, ordered: bool) -> Sinks:
+    def _sink(self, kind: str, target: Any, ordered: bool, mode: str = "error") -> Sinks:
         if self._problems:
             raise QueryError(problems=self._problems)
         node = nodes.Sink(
@@ -433,6 +500,7 @@ class Stream:
             kind=kind,
             target=target,
             ordered=ordered,
+            mode=mode,
         )
         return Sinks((node,))
 
@@ -452,7 +520,7 @@ class Stream:
         return checked(verb, expression, self._node.schema, infer, found)
 
     def _then(self, node: nodes.Node, found: Iterable[str]) -> Stream:
-        return Stream(node, (*self._problems, *dict.fromkeys(found)))
+        return Stream(node, (*self._problems, *located(dict.fromkeys(found))))
 
 
 def _text(expression: ExpressionLike) -> str:
@@ -474,6 +542,14 @@ def _schema_clash(
         for name in left
         if left[name] != right[name]
     ]
+
+
+def _type(dtype: pl.DataType) -> str:
+    """Return a type's name as a reader of a schema expects it, short where it has parameters."""
+    if isinstance(dtype, pl.Datetime):
+        zone = f", {dtype.time_zone!r}" if dtype.time_zone else ""
+        return f"Datetime({dtype.time_unit!r}{zone})"
+    return "unknown" if dtype == UNKNOWN else str(dtype)
 
 
 def _dtype(dtype: Any) -> pl.DataType:

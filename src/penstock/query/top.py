@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from penstock.query.keys import Names, key_problems, names_of
-from penstock.query.nodes import Keyed, Node
-from penstock.query.windows import WINDOW_COLUMNS, TimeWindow, Window
+from penstock.query.nodes import Aggregate, Keyed, Node
+from penstock.query.windows import TimeWindow, Window, bounds_of, zone_of
 
 RANK = "rank"
 
@@ -35,13 +35,25 @@ class Top(Keyed):
         return 0 if self.window is None else 1
 
     @property
+    def zone(self) -> str | None:
+        """The time zone that the event time is shown in; a window's end has its own."""
+        return self.inputs[0].zone if self.window is None else zone_of(self.schema["window_end"])
+
+    @property
     def note(self) -> str:
         """How the operator works, for plans."""
-        return f"keeps at most {self.k} of a group"
+        kept = f"keeps at most {self.k} of a group"
+        return f"{kept}; compares only rows of one event time" if self.lonely else kept
+
+    @property
+    def lonely(self) -> bool:
+        """Whether few rows are compared: those of one event time, which no window has made."""
+        return self.window is None and not _of_windows(self.inputs[0])
 
     def facts(self) -> dict[str, Any]:
         """Return what the operator's state depends on, as plain values for the checkpoint."""
-        return {
+        panes = {} if self.window is None else self.window.facts(self.zone)
+        return panes | {
             "columns": {name: str(dtype) for name, dtype in self.inputs[0].schema.items()},
             "keys": list(self.by),
             "window": str(self.window),
@@ -74,7 +86,7 @@ def top_node(
     keys = names_of(by)
     added: dict[str, pl.DataType] = {RANK: pl.Int64()}
     found = [] if _whole(k) and k > 0 else [f"top: k must be a positive whole number; k={k!r}"]
-    found += key_problems("top by", keys, stream.schema)
+    found += key_problems("top by", keys, stream.schema, nested=True)
     if dtype.is_nested():
         found.append(f"top: rows cannot be ordered by a value of type {dtype}")
     if window is not None and not isinstance(window, TimeWindow):
@@ -82,7 +94,7 @@ def top_node(
         window = None
     if window is not None:
         found += [f"top: {problem}" for problem in window.problems()]
-        added = dict.fromkeys(WINDOW_COLUMNS, pl.Datetime("us")) | added
+        added = bounds_of(window, stream.zone) | added
     found += [f"top: the stream already has a column {c!r}" for c in added if c in stream.schema]
     node = Top(
         inputs=(stream,),
@@ -95,6 +107,15 @@ def top_node(
         descending=descending,
     )
     return node, found
+
+
+def _of_windows(node: Node) -> bool:
+    """Return whether rows are results, whose event times are those of windows."""
+    if isinstance(node, Aggregate):
+        return True
+    if isinstance(node, Top):
+        return node.window is not None or _of_windows(node.inputs[0])
+    return not node.stateful and bool(node.inputs) and all(map(_of_windows, node.inputs))
 
 
 def _whole(value: object) -> bool:

@@ -13,12 +13,16 @@ import polars as pl
 
 from penstock.errors import RefusedLimitError
 from penstock.operators.stateless import Refusal
-from penstock.query.nodes import ORDER, POSITION, SOURCE, Source
+from penstock.plan.epoch import EpochPlan
+from penstock.query.nodes import ORDER, POSITION, SOURCE
 from penstock.sources.files import Rejected
+from penstock.sources.lines import Record
+from penstock.sources.texts import row_texts
 
 SCHEMA: dict[str, pl.DataType] = {
     "source": pl.Int32(),
     "path": pl.String(),
+    "line": pl.Int64(),
     "position": pl.Int64(),
     "operator": pl.String(),
     "reason": pl.String(),
@@ -30,14 +34,25 @@ SCHEMA: dict[str, pl.DataType] = {
 class DeadLetters:
     """The refused rows of one task in one epoch."""
 
-    def __init__(self, epoch: int, limit: int) -> None:
-        """Keep at most ``limit`` rows; one more ends the epoch with an error."""
+    def __init__(self, epoch: int, limit: int, before: int = 0) -> None:
+        """Keep at most ``limit`` rows; one more ends the epoch with an error.
+
+        Args:
+            epoch: The epoch.
+            limit: How many rows may be refused in this epoch.
+            before: How many were refused in earlier epochs; the error tells of all.
+        """
         self.epoch = epoch
-        self.limit = limit
+        self.limit, self.before = limit, before
         self.results = 0
         self._letters: list[dict[str, Any]] = []
         self._rows = 0
         self._positions: set[tuple[int, int]] = set()
+
+    @classmethod
+    def of(cls, plan: EpochPlan) -> DeadLetters:
+        """Return an empty book for a task of an epoch."""
+        return cls(plan.epoch, plan.refused_limit, plan.refused_before)
 
     @property
     def first_reason(self) -> str:
@@ -51,18 +66,42 @@ class DeadLetters:
         """Add a row or a file that could not be read."""
         self._add(
             source=source,
-            path=rejected.path,
+            path=rejected.path or None,
+            line=rejected.line,
             operator="read",
             reason=rejected.reason,
             rows=rejected.rows,
             row=rejected.row,
         )
 
-    def add_timeless(self, number: int, source: Source, rows: pl.DataFrame) -> None:
-        """Add rows without an event time."""
-        reason = f"the time column {source.time!r} is null"
-        for text in _as_json(rows):
-            self._add(source=number, operator="read", reason=reason, rows=1, row=text)
+    def add_timeless(
+        self,
+        number: int,
+        rows: pl.DataFrame,
+        reasons: Sequence[str],
+        path: str = "",
+        lines: Sequence[Record] = (),
+    ) -> None:
+        """Add rows without an event time, each with the reason.
+
+        Args:
+            number: Their source.
+            rows: The rows.
+            reasons: Why each of them has no time.
+            path: Their file.
+            lines: Their lines in a text file, if they are known.
+        """
+        found = lines or [Record(line=0, text=text) for text in _texts(rows)]
+        for one, reason in zip(found, reasons, strict=True):
+            self._add(
+                source=number,
+                path=path or None,
+                line=one.line or None,
+                operator="read",
+                reason=reason,
+                rows=1,
+                row=one.text,
+            )
 
     def add_refusals(self, refusals: Sequence[Refusal], *, sources: int) -> None:
         """Add rows that an operator could not compute.
@@ -72,7 +111,7 @@ class DeadLetters:
             sources: How many sources there are; a higher number marks a result of an operator.
         """
         for refusal in refusals:
-            (text,) = _as_json(refusal.row)
+            (text,) = _texts(refusal.row)
             place = _place(refusal.row)
             if place is None or place[0] >= sources:
                 self.results += 1
@@ -99,7 +138,10 @@ class DeadLetters:
         self._rows += max(1, letter["rows"])
         if self._rows > self.limit:
             raise RefusedLimitError(
-                refused=self._rows, limit=self.limit, epoch=self.epoch, reason=self.first_reason
+                refused=self.before + self._rows,
+                limit=self.before + self.limit,
+                epoch=self.epoch,
+                reason=self.first_reason,
             )
 
     def frame(self) -> pl.DataFrame:
@@ -111,11 +153,5 @@ def _place(row: pl.DataFrame) -> tuple[int, int] | None:
     return (row[SOURCE][0], row[POSITION][0]) if SOURCE in row.columns else None
 
 
-def _as_json(rows: pl.DataFrame) -> list[str]:
-    if not rows.height:
-        return []
-    visible = rows.select([name for name in rows.columns if name not in ORDER])
-    texts: list[str] = (
-        visible.select(pl.struct(pl.all()).struct.json_encode()).to_series().to_list()
-    )
-    return texts
+def _texts(rows: pl.DataFrame) -> list[str]:
+    return row_texts(rows.select([name for name in rows.columns if name not in ORDER]))

@@ -10,29 +10,40 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.config import Config
 from penstock.control.elastic import Elastic
-from penstock.errors import CheckpointError, StoppedError
+from penstock.errors import CheckpointError, FinishedError, OutputError, StoppedError
+from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.statistics import EpochStatistics
-from penstock.runtime.epoch import epoch_counts, make_manifest, make_plan, may_idle
+from penstock.runtime.again import Retries
+from penstock.runtime.epoch import (
+    epoch_counts,
+    file_counts,
+    make_manifest,
+    make_plan,
+    may_idle,
+)
 from penstock.runtime.layout import Layout
 from penstock.runtime.outputs import Outputs, Publisher
 from penstock.runtime.pinned import meaning, pin
 from penstock.runtime.reconfigure import records
 from penstock.runtime.resources import Resources
 from penstock.runtime.steering import Backlog, Steering
-from penstock.state.files import place_of
+from penstock.state.files import place_of, usable
 from penstock.state.manifests import Manifest, ManifestLog, fenced
 from penstock.state.retention import Retention
 from penstock.state.sealed import seal, unseal
 from penstock.state.spark_log import check_log, seal_log
+from penstock.state.survey import numbers
 
 Execute = Callable[[CompiledQuery, EpochPlan], Sequence[TaskReport]]
+Hold = Callable[[int], Mapping[str, BucketSet]]
+"""Tells which buckets of which operators stay at their marks in an epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +54,7 @@ class EpochResult:
     counts: Mapping[str, int]
     reports: tuple[TaskReport, ...]
     seconds: float
+    files: Mapping[str, int] = field(default_factory=dict)
     replayed: bool = False
     statistics: EpochStatistics | None = None
 
@@ -64,6 +76,7 @@ class Driver:
         elastic: Elastic | None = None,
         resources: Resources | None = None,
         backlog: Backlog = lambda newest: None,
+        hold: Hold = lambda epoch: {},
     ) -> None:
         """Open a checkpoint for a query, or begin a new one.
 
@@ -80,26 +93,34 @@ class Driver:
             resources: Where instances run; one slot unless given.
             backlog: Tells how much input waits, if it is known; it is told when the newest file
                 of each source was modified.
+            hold: Tells which buckets stay behind in an epoch; none unless given.
 
         Raises:
-            CheckpointError: The checkpoint belongs to another query, or is damaged.
+            CheckpointError: The checkpoint belongs to another query, is damaged, or cannot be
+                written.
+            OutputError: The folder of a sink belongs to another query.
         """
         self.root = place_of(checkpoint, fsync=config.fsync) / "penstock"
         self.writer = self.root.files.unique()
-        self.config, self.clock = config, clock
-        pin(self.root, meaning(query, time_zone))
+        self.config, self.clock, self.hold = config, clock, hold
         self.log = ManifestLog(self.root)
-        self.last = self.log.newest()
+        with usable(self.root.parent):
+            self.last = self.log.newest()
+            word = (self.last and self.last.query) or self.root.files.unique()
+            self.word = pin(self.root, meaning(query, time_zone), word)
         if self.last is not None:  # who wrote it may have died before its name was sure to last
             self.log.folder.sync()
         self.layout = Layout(query, self.last, keep_sizes=keep_sizes, clock=clock)
         self.spark_log = None if spark_log is None else place_of(spark_log, fsync=config.fsync)
         self._check_spark_log()
-        self.outputs = Outputs(self.root, query, publisher, fsync=config.fsync)
+        self.outputs = Outputs(
+            self.root, query, publisher, fsync=config.fsync, owner=self.word, last=self.last
+        )
         self.retention = Retention(
             self.root, epochs=config.retainEpochs, seconds=config.retainSeconds
         )
         self.retention.open()
+        self.retries = Retries(self.root, query, clock)
         self._lock = threading.Lock()
         self._stopping = False
         self.steering = Steering(
@@ -116,10 +137,23 @@ class Driver:
             self.retention.sweep(self.last, self.outputs.staging)
 
     def _check_spark_log(self) -> None:
-        if self.last is not None and self.spark_log is not None:
-            wrong = check_log(self.spark_log, self.last.spark_log)
-            if wrong:
-                raise wrong[0]
+        if self.spark_log is None:
+            return
+        reached = self.last.epoch if self.last else -1
+        committed = max(numbers(self.spark_log / "commits"), default=-1)
+        if committed > reached:
+            self._check_alone()
+            raise CheckpointError(
+                path=str(self.log.place(committed)),
+                reason=(
+                    f"missing: Spark has gone on to epoch {committed}, and the newest manifest is "
+                    + (f"that of epoch {reached}" if self.last else "gone, too")
+                    + f"; `penstock state repair {self.root.parent}` shows what can be done"
+                ),
+            )
+        wrong = check_log(self.spark_log, self.last.spark_log) if self.last else []
+        if wrong:
+            raise wrong[0]
 
     @property
     def query(self) -> CompiledQuery:
@@ -149,12 +183,13 @@ class Driver:
         Raises:
             CheckpointError: The epoch does not follow the last one.
             FencedError: Another driver has committed the epoch.
+            FinishedError: The query is finished, and this is input that came later.
         """
         with self._lock:
             if self._stopping:
                 raise StoppedError(epoch=epoch)
             since = time.perf_counter()
-            if self.last is not None and self.last.epoch == epoch:
+            if self.last is not None and _was_run(self.last, epoch, final=final):
                 self._publish(self.last)
                 return EpochResult(
                     manifest=self.last,
@@ -171,6 +206,7 @@ class Driver:
             manifest = self._manifest(plan, reports, time.perf_counter() - since)
             self.log.commit(manifest)
             self.last = manifest
+            self.retries.committed()
             self.layout.committed(manifest.tails)
             self._publish(manifest)
             self.retention.committed(manifest, self.outputs.staging)
@@ -178,6 +214,7 @@ class Driver:
             return EpochResult(
                 manifest=manifest,
                 counts=epoch_counts(reports),
+                files=file_counts(reports, manifest, plan.again),
                 reports=reports,
                 seconds=seconds,
                 statistics=self.steering.after_epoch(
@@ -188,7 +225,11 @@ class Driver:
     def _publish(self, manifest: Manifest, *, verify: bool = False) -> None:
         try:
             self.outputs.publish(manifest, verify=verify)
-        except (CheckpointError, FileNotFoundError):  # another driver may have published, gone on
+        except (
+            CheckpointError,
+            OutputError,
+            FileNotFoundError,
+        ):  # another driver may have published, gone on
             self._check_alone()
             raise
 
@@ -196,6 +237,7 @@ class Driver:
         self, epoch: int, execute: Execute, *, final: bool
     ) -> tuple[EpochPlan, tuple[TaskReport, ...]]:
         self.layout.begin_epoch(epoch, self.last, self.steering.weights())
+        now = self._planned_at(epoch)
         plan = make_plan(
             self.query,
             self.last,
@@ -203,11 +245,13 @@ class Driver:
             checkpoint=str(self.root),
             config=self.config,
             sinks=self.outputs.plans,
-            now=self._planned_at(epoch),
+            now=now,
             final=final,
             writer=self.writer,
             maps=dict(self.layout.maps),
             tails=self.layout.tails,
+            again=self.retries.plan(self.last, now=now, final=final),
+            held=self.hold(epoch),
         )
         try:
             return plan, tuple(execute(self.query, plan))
@@ -227,8 +271,11 @@ class Driver:
             limit=self.config.maxRefusedRows,
             now=now,
             writer=self.writer,
+            word=self.word,
             spark_log=None if plan.final else self._seal_spark_log(plan.epoch),
             names=names,
+            sources=self.query.source_names,
+            most_files=self.config.maxRefusedFiles,
             reconfigured=records(
                 self.layout.applied, names, plan, reports, at=now, seconds=seconds
             ),
@@ -237,7 +284,7 @@ class Driver:
     def _planned_at(self, epoch: int) -> float:
         """Return the time of an epoch's plan; a plan that depends on it is redone with the same."""
         now = self.clock()
-        if not may_idle(self.query):
+        if not may_idle(self.query) and not (self.last and self.last.waiting_files):
             return now
         place = self.root / "planned" / f"{epoch:012d}.json"
         while True:
@@ -269,14 +316,7 @@ class Driver:
 
     def _check_follows(self, epoch: int) -> None:
         expected = self.last.epoch + 1 if self.last else 0
-        if self.last is not None and self.last.final:
-            raise CheckpointError(
-                path=str(self.root),
-                reason=(
-                    "the query was finished and all its windows were closed; "
-                    "use a new checkpoint folder for new input"
-                ),
-            )
+        self.check_unfinished()
         if epoch != expected:
             raise CheckpointError(
                 path=str(self.root),
@@ -285,6 +325,25 @@ class Driver:
                     "Spark's part of the checkpoint and Penstock's do not belong together"
                 ),
             )
+
+    def check_unfinished(self) -> None:
+        """Check that the query may have more input.
+
+        Raises:
+            FinishedError: It was finished.
+        """
+        if self.last is not None and self.last.final:
+            raise FinishedError(path=str(self.root.parent), epoch=self.last.epoch)
+
+    def finish(self, execute: Execute) -> EpochResult | None:
+        """Close all windows, because the input is complete for good.
+
+        Returns:
+            What the closing epoch did; None if the query was finished before.
+        """
+        if self.last is not None and self.last.final:
+            return None
+        return self.run_epoch(self.last.epoch + 1 if self.last else 0, execute, final=True)
 
     def stop(self, patience_seconds: float) -> None:
         """Begin no more epochs, and wait a while for the one that is running."""
@@ -296,3 +355,15 @@ class Driver:
         """Write the last statistics, and remove the empty staging folders."""
         self.steering.close()
         self.outputs.close()
+
+
+def _was_run(last: Manifest, epoch: int, *, final: bool) -> bool:
+    """Return whether an epoch that is asked for was committed before.
+
+    The closing epoch takes no input, so Spark does not know of it: it has the number that Spark
+    gives to the input that comes next. That is told apart by ``final``. If Spark has not heard of
+    the commit of its own last epoch, it asks again for the one before the closing one.
+    """
+    if last.final and not final:
+        return epoch == last.epoch - 1
+    return epoch == last.epoch and last.final == final

@@ -14,7 +14,7 @@ import polars as pl
 from penstock.operators.fallible import may_fail
 from penstock.operators.kernel import HIDDEN, Kernel
 from penstock.operators.kernels import kernel_of
-from penstock.operators.stateless import CAREFUL, Refusal, refuse_failing, transform
+from penstock.operators.stateless import CAREFUL, FAILURES, Refusal, refuse_failing, transform
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery
 from penstock.query.nodes import ORDER, TIME, Sink, Union
 
@@ -52,7 +52,7 @@ def evaluate(work: Work) -> Outcome:
     """Run the stateless operators of a subquery."""
     try:
         return _all_at_once(work)
-    except Exception:  # a row, a user's function or a type; the second way finds out and says so
+    except FAILURES:  # a row, a user's function or a type; the second way finds out and says so
         return _one_by_one(work)
 
 

@@ -12,13 +12,14 @@ from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.runtime.task import DRIVER, run_task
-from penstock.sources.splits import Split, assign
+from penstock.sources.splits import Split, again_splits, assign
 
 
 def run_stages(query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split]) -> list[TaskReport]:
     """Carry out the plan of one epoch in this process."""
     sizes = query.stage_sizes
-    inbox = [p.pack() for p in assign(query, splits, query.subqueries[0].instances)]
+    everything = [*splits, *again_splits(plan.again)]
+    inbox = [p.pack() for p in assign(query, everything, query.subqueries[0].instances)]
     for stage, tasks in enumerate(sizes):
         waiting: dict[int, list[Payload]] = {task: [] for task in range(tasks)}
         for data in inbox:

@@ -19,7 +19,7 @@ from penstock.operators.dedup import KEPT, times_by_key
 from penstock.operators.functions import parts_of
 from penstock.operators.hashing import bucket_of
 from penstock.operators.kernel import UNTIL
-from penstock.operators.panes import NOT_STARTED
+from penstock.operators.panes import Panes
 from penstock.operators.process_state import TIMERS, by_key
 from penstock.plan.buckets import BucketSet
 from penstock.query.aggregates import Call
@@ -46,14 +46,16 @@ class Operator:
     Attributes:
         name: Its name.
         by: Its key columns.
-        pane_us: The width of its panes in microseconds; None for an ordered sink.
+        panes: Its panes; None if it has none, as an ordered sink.
+        shown_in: The zone in which the starts of panes are shown; None for UTC without a zone.
         merges: The function by which each partial is merged; None where rows are kept.
         buckets: How many buckets keys are hashed to.
     """
 
     name: str
     by: tuple[str, ...]
-    pane_us: int | None
+    panes: Panes | None
+    shown_in: str | None
     merges: tuple[str, ...] | None
     buckets: int
 
@@ -74,10 +76,20 @@ def _operator(name: str, facts: Mapping[str, Any]) -> Operator:
     return Operator(
         name=name,
         by=tuple(facts.get(f"{name} keys", ())),
-        pane_us=facts.get(f"{name} pane_us"),
+        panes=_panes(name, facts),
+        shown_in=facts.get(f"{name} shown_in"),
         merges=None if merges is None else tuple(merges),
         buckets=facts["buckets"],
     )
+
+
+def _panes(name: str, facts: Mapping[str, Any]) -> Panes | None:
+    """Return the panes of an operator; how many make a window, its state does not say."""
+    width, offset = facts.get(f"{name} pane_us"), facts.get(f"{name} offset_us", 0)
+    if width is None:
+        return None
+    zone = facts.get(f"{name} zone")
+    return Panes(width_us=width, per_window=1, step=1, offset_us=offset, zone=zone)
 
 
 def read_state(
@@ -86,10 +98,11 @@ def read_state(
     """Return the state of an operator after an epoch.
 
     For an aggregate: a row per group and pane, with the pane's start and the partials (or the kept
-    rows). For an ordered sink: the rows that wait. For a process: a row per key with its state, its
-    timers as ``__timers``, and as ``__waiting`` how many of its rows wait. For a dedup: a row per
-    key with the time of the last row that was kept. If files of the newest epoch are retired while
-    they are read, the epoch that is then the newest is read.
+    rows). For a top with a window: its first rows in each pane, with the pane's start. For an
+    ordered sink: the rows that wait. For a process: a row per key with its state, its timers as
+    ``__timers``, and as ``__waiting`` how many of its rows wait. For a dedup: a row per key with
+    the time of the last row that was kept. If files of the newest epoch are retired while they are
+    read, the epoch that is then the newest is read.
 
     Args:
         root: Penstock's folder in the checkpoint.
@@ -179,19 +192,21 @@ def _read(
     root: Place, operator: Operator, key: Mapping[str, Any] | None, manifest: Manifest
 ) -> pl.DataFrame:
     folder = root / "state" / operator.name
-    parts = manifest.lineages(operator.name)
-    refs = [ref for ref, _ in parts]
-    if not refs:
+    kept = manifest.kept(operator.name)
+    if not kept:
         return pl.DataFrame()
     buckets = BucketSet(((0, operator.buckets),))
     one = None
     if key is not None:
-        schema = read_segment(folder, refs[0], BucketSet()).schema
+        schema = read_segment(folder, kept[0].ref, BucketSet()).schema
         one = _key_row(operator, key, schema)
         buckets = BucketSet.of(_bucket(operator, one, schema))
-    watermark = manifest.watermarks.get(operator.name, NOT_STARTED)
-    deltas = [_before(read_segment(folder, ref, buckets), operator, end) for ref, end in parts]
-    rows = pl.concat(delta.filter(pl.col(UNTIL) > watermark) for delta in deltas).drop(UNTIL)
+    rows = pl.concat(
+        _before(read_segment(folder, part.ref, part.buckets & buckets), operator, part.before_us)
+        .filter(pl.col(UNTIL) > part.mark)
+        .drop(UNTIL)
+        for part in kept
+    )
     if one is not None:
         rows = rows.join(one, on=operator.by, how="semi", nulls_equal=True)
     return _shown(operator, rows)
@@ -199,9 +214,9 @@ def _read(
 
 def _before(delta: pl.DataFrame, operator: Operator, end_us: int | None) -> pl.DataFrame:
     """Return the rows before a time; those of a tail that come later are the new owner's, too."""
-    if end_us is None or operator.pane_us is None:
+    if end_us is None or operator.panes is None:
         return delta
-    return delta.filter(pl.col(PANE) * operator.pane_us < end_us)
+    return delta.filter(operator.panes.start_of(pl.col(PANE)) < end_us)
 
 
 def _key_row(operator: Operator, key: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
@@ -242,9 +257,10 @@ def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
         return by_key(rows, by)
     if KEPT in rows.columns:
         return times_by_key(rows, by)
-    if operator.pane_us is not None:
+    if operator.panes is not None:
         merged = rows if operator.merges is None else _merged(operator.merges, rows, by)
-        start = (pl.col(PANE) * operator.pane_us).cast(pl.Datetime("us")).alias("pane_start")
+        begins = operator.panes.start_of(pl.col(PANE))
+        start = begins.cast(pl.Datetime("us", operator.shown_in)).alias("pane_start")
         rows = merged.select(*by, start, pl.exclude(*by, PANE))
         rows = rows.sort("pane_start", maintain_order=True)
     visible = rows.drop([name for name in ORDER if name in rows.columns])

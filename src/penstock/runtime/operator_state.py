@@ -13,8 +13,7 @@ from typing import Any
 import polars as pl
 
 from penstock.exchange.placement import Placement
-from penstock.operators.kernel import UNTIL, CatchesUp, Kernel
-from penstock.operators.panes import NOT_STARTED
+from penstock.operators.kernel import UNTIL, CatchesUp, Kernel, Unfolds
 from penstock.operators.stateless import Refusal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
@@ -39,6 +38,7 @@ class OperatorState:
         operator: str,
         kernel: Kernel,
         placement: Placement,
+        mark: int,
     ) -> None:
         """Find the segments that hold the rows that this instance reads.
 
@@ -46,14 +46,15 @@ class OperatorState:
             plan: The plan of the epoch.
             operator: The operator, or one of its lineages (`penstock.plan.tails`).
             kernel: What the operator does.
-            placement: Which rows of its state are this instance's.
+            placement: Which rows of its state are this share's.
+            mark: The mark at which they stand.
         """
         self.plan, self.operator, self.kernel = plan, operator, kernel
         self.placement = placement
         self.reads, self.writes = placement.reads, placement.writes
         folder = state_folder(operator)
         self.folder = place_of(plan.checkpoint, fsync=plan.fsync) / "state" / folder
-        self.before = plan.watermarks.get(folder, NOT_STARTED)
+        self.before = mark
         refs = plan.segments.get(operator, ())
         self.refs = [ref for ref in refs if ref.buckets & self.reads]
         self.watermark = self.before
@@ -65,7 +66,10 @@ class OperatorState:
         self.refusals: tuple[Refusal, ...] = ()
 
     def advance(self, arrived: Sequence[pl.DataFrame], watermark: int) -> pl.DataFrame:
-        """Take the epoch's rows up to a watermark; return the results."""
+        """Take the epoch's rows up to a watermark; return the results.
+
+        If the watermark is the mark at which the share stands, rows are kept and nothing closes.
+        """
         self.watermark = watermark
         state = self._load()
         with ThreadPoolExecutor(1) as writer:  # the disk works while the kernel does
@@ -90,6 +94,8 @@ class OperatorState:
         read = cache.frames_of(self.plan.writer, self.plan.epoch)
         state = cache.get(key)
         if state is None:
+            state = self._reshaped(key)
+        if state is None:
             state = self._caught_up(key)
         if state is None:
             self.hit = not self.refs
@@ -97,6 +103,17 @@ class OperatorState:
             deltas = [read_segment(self.folder, ref, self.reads, read) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
         return state
+
+    def _reshaped(self, key: cache.Key) -> Any | None:
+        """Return the state cut from one of more buckets, or joined from several, if any."""
+        if self.placement.shared or not isinstance(self.kernel, Unfolds):
+            return None
+        deltas = [delta for state in cache.around(key) for delta in self.kernel.unfold(state)]
+        if not deltas:
+            return None
+        mine = list(self.reads)
+        cut = [delta.filter(self.placement.bucket(delta).is_in(mine)) for delta in deltas]
+        return self.kernel.restore(cut, self.before)
 
     def _caught_up(self, key: cache.Key) -> Any | None:
         """Return the state from an older one of this process and what was added since, if any."""

@@ -12,15 +12,17 @@ from typing import Protocol
 
 import polars as pl
 
-from penstock.errors import CheckpointError
+from penstock.errors import CheckpointError, OutputError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import SinkPlan, StagedFile
 from penstock.query.nodes import Sink
 from penstock.runtime.pinned import sink_name
-from penstock.sinks.publish import epoch_folder, publish_folder, read_published
+from penstock.sinks.publish import publish_folder, read_published
 from penstock.sinks.staging import read_staged, staging_folder
+from penstock.state.epochs import epoch_name
 from penstock.state.files import Place, place_of
-from penstock.state.manifests import Manifest
+from penstock.state.manifests import Manifest, output_name
+from penstock.state.owners import Claimant, check_owner, claim_folder
 from penstock.state.published import is_published, mark_published, published_marker
 
 
@@ -36,12 +38,31 @@ class Outputs:
     """Where a query's outputs wait, and how they become visible."""
 
     def __init__(
-        self, root: Place, query: CompiledQuery, publisher: Publisher, *, fsync: bool
+        self,
+        root: Place,
+        query: CompiledQuery,
+        publisher: Publisher,
+        *,
+        fsync: bool,
+        owner: str,
+        last: Manifest | None,
     ) -> None:
-        """Find out where the sinks of a query are."""
-        self.root, self.publisher, self.fsync = root, publisher, fsync
+        """Find out where the sinks of a query are, and make their folders its own.
+
+        Args:
+            root: Penstock's folder in the checkpoint.
+            query: The query.
+            publisher: Gives rows to sinks that are not folders.
+            fsync: Whether files are synced.
+            owner: The query's own word.
+            last: The newest manifest.
+
+        Raises:
+            OutputError: A folder belongs to another query.
+        """
+        self.root, self.publisher, self.fsync, self.owner = root, publisher, fsync, owner
         names = _named(query)
-        self.plans = {number: _plan(root, names[number], sink) for number, sink in query.sinks}
+        self.plans = {n: self._plan(names[n], sink, last) for n, sink in query.sinks}
         self.folders = {n for n, sink in query.sinks if sink.kind == "parquet"}
         self._published: tuple[StagedFile, ...] = ()
 
@@ -69,7 +90,8 @@ class Outputs:
         called = {plan.target for n, plan in self.plans.items() if n not in self.folders}
         for target in sorted({staged.target for staged in manifest.staged} - called):
             files = [staged for staged in manifest.staged if staged.target == target]
-            self._publish_folder(target, manifest.epoch, files, verify=verify)
+            number = manifest.output(target).first + manifest.epoch
+            self._publish_folder(target, number, files, verify=verify)
         for number, plan in self.plans.items():
             if number not in self.folders:
                 files = [staged for staged in manifest.staged if staged.target == plan.target]
@@ -78,19 +100,28 @@ class Outputs:
         self._forget(manifest)
 
     def _publish_folder(
-        self, target: str, epoch: int, files: Sequence[StagedFile], *, verify: bool
+        self, target: str, number: int, files: Sequence[StagedFile], *, verify: bool
     ) -> None:
         if not target.startswith("/") and "://" not in target:
             return  # a sink that is no folder, of a query that had one more
         place = place_of(target, fsync=self.fsync)
-        published = epoch_folder(place, epoch)
+        published = place / epoch_name(number)
+        if files[0].kind == "output":
+            check_owner(place, self.owner, number)
         if verify and not published.exists():
             try:
                 _verify(files)
             except CheckpointError:  # unless another driver has just published them
                 if not published.exists():
                     raise
-        publish_folder(place, epoch, files)
+        try:
+            publish_folder(place, number, files)
+        except FileNotFoundError as error:
+            reason = (
+                f"it was moved or removed while the query ran, and its files with it: {error}; put "
+                f"back what is missing and start again; epoch {number} is committed and waits"
+            )
+            raise OutputError(path=target, reason=reason) from error
 
     def _forget(self, manifest: Manifest) -> None:
         """Remove what the epoch before has left: its marker and files for other sinks.
@@ -103,18 +134,35 @@ class Outputs:
         ours = f"{self.root}/staged/"
         self._published = tuple(s for s in manifest.staged if s.path.startswith(ours))
 
+    def _plan(self, name: str, sink: Sink, last: Manifest | None) -> SinkPlan:
+        if sink.kind != "parquet":
+            return SinkPlan(target=name, staging=f"{self.root}/staged")
+        place = place_of(sink.target, fsync=self.fsync)
+        target = str(place)
+        known = last.outputs.get(output_name(target)) if last else None
+        staged = last is not None and any(file.target == target for file in last.staged)
+        claimant = Claimant(
+            owner=self.owner,
+            checkpoint=str(self.root.parent),
+            next_epoch=last.epoch + 1 if last else 0,
+            mode=sink.mode,
+            known=known,
+            waits=last is not None and staged and not is_published(self.root, last),
+        )
+        try:
+            claim = claim_folder(place, claimant)
+        except OSError as error:
+            reason = f"it cannot be written: {error}; give a folder beside which files can be made"
+            raise OutputError(path=target, reason=reason) from error
+        staging = staging_folder(target, self.owner)
+        since = claim.begin - claim.first
+        return SinkPlan(target=target, staging=staging, first=claim.first, since=since)
+
     def close(self) -> None:
         """Remove the staging folders that are empty."""
         for folder in self.staging:
             with suppress(OSError):
                 folder.delete()
-
-
-def _plan(root: Place, name: str, sink: Sink) -> SinkPlan:
-    if sink.kind != "parquet":
-        return SinkPlan(target=name, staging=f"{root}/staged")
-    target = str(place_of(sink.target))
-    return SinkPlan(target=target, staging=staging_folder(target))
 
 
 def _named(query: CompiledQuery) -> dict[int, str]:

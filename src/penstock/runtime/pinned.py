@@ -14,6 +14,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from penstock.errors import CheckpointError
@@ -22,12 +23,24 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.query import processes
 from penstock.query.enrich import Lookup
 from penstock.query.joins import Pairing
-from penstock.query.nodes import Apply, Explode, Files, Filter, Map, Sink, Source, Union
+from penstock.query.nodes import (
+    Apply,
+    CsvFormat,
+    Explode,
+    Files,
+    Filter,
+    Map,
+    Sink,
+    Source,
+    Union,
+)
 from penstock.query.process import Process
+from penstock.runtime.pinned_words import told_changes
 from penstock.state.files import Place, place_of, sha256
 from penstock.state.sealed import seal, unseal
 
 KIND = "query"
+WORD = "query"
 _NAME = re.compile(r"\d{12}\.json")
 Facts = dict[str, Any]
 
@@ -37,10 +50,10 @@ def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
     facts: Facts = {"buckets": query.buckets, "time zone": time_zone}
     for number, source in query.sources:
         facts[f"source {number}"] = _reader(source)
-        facts[f"source {number} time"] = source.time
+        facts[f"source {number} time"] = _time(source)
         facts[f"source {number} delay_us"] = source.delay_us
-        needed = sorted(query.required[number] | {source.time})
-        facts[f"source {number} columns"] = {name: str(source.schema[name]) for name in needed}
+        columns = sorted(query.columns_read(number).items())
+        facts[f"source {number} columns"] = {name: str(dtype) for name, dtype in columns}
     for number in query.stateful:
         node, name = query.nodes[number], query.operator_name(number)
         facts[f"{name} input"] = [_text(query, child) for child in query.inputs[number]]
@@ -71,8 +84,20 @@ def sink_name(sink: Sink) -> str:
 def _reader(source: Source) -> str:
     reader = source.reader
     if isinstance(reader, Files):
-        return f"{reader.format} files in {reader.path}"
+        options = [
+            f"{name}={value!r}"
+            for name, value in asdict(reader.csv).items()
+            if value != getattr(CsvFormat(), name)
+        ]
+        if reader.partitions:
+            options.append(f"partitions={ {n: str(t) for n, t in reader.partitions}!r}")
+        with_options = f" with {', '.join(options)}" if options else ""
+        return f"{reader.format} files in {reader.path}{with_options}"
     return type(reader).__name__.lower()
+
+
+def _time(source: Source) -> str:
+    return source.time if source.moment is None else str(source.moment)
 
 
 def _text(query: CompiledQuery, number: int) -> str:
@@ -117,8 +142,17 @@ def _class_code(kind: type) -> str:
     return "-".join(_code(base) for base in kind.__mro__ if base.__module__ not in given)
 
 
-def pin(root: Place, facts: Facts) -> None:
+def pin(root: Place, facts: Facts, query: str) -> str:
     """Pin the meaning of a query in a new checkpoint, or check it against the pinned one.
+
+    Args:
+        root: Penstock's folder in the checkpoint.
+        facts: The meaning.
+        query: The query's own word, if nothing is pinned yet.
+
+    Returns:
+        The query's own word, by which the folders of its sinks know it. It stays with the
+        checkpoint, wherever that is moved.
 
     Raises:
         CheckpointError: The checkpoint belongs to a query with another meaning.
@@ -128,15 +162,16 @@ def pin(root: Place, facts: Facts) -> None:
         pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
         if pins:
             pinned = unseal(KIND, folder / pins[-1])
+            query = pinned.pop(WORD, query)
             _check(root, pinned, facts)
             facts = _joined(pinned, facts)
             if facts == pinned:
                 folder.sync()  # who wrote it may have died before its name was sure to last
-                return
+                return query
         following = int(pins[-1][:12]) + 1 if pins else 0
         try:
-            (folder / f"{following:012d}.json").write_new(seal(KIND, facts))
-            return
+            (folder / f"{following:012d}.json").write_new(seal(KIND, facts | {WORD: query}))
+            return query
         except FileExistsError:  # another driver has begun; see whether it runs the same query
             continue
 
@@ -154,23 +189,22 @@ def pinned_facts(root: Place) -> Facts:
     return unseal(KIND, folder / pins[-1])
 
 
-def _check(root: Place, pinned: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def _check(root: Place, pinned: Facts, now: Facts) -> None:
     added = [name for name in now if name not in pinned and not _is_new_sink(name, pinned)]
     changed = [name for name in pinned if not _fits(name, pinned[name], now.get(name))]
-    if changed or added:
-        differences = [
-            f"{name} was {pinned.get(name)!r} and is now {now.get(name)!r}"
-            for name in sorted({*changed, *added})
-        ]
+    odd = {name for name in (*changed, *added) if not name.endswith(" said")}
+    if odd:
         raise CheckpointError(
             path=str(root),
             reason="it belongs to another query: "
-            + "; ".join(differences)
+            + "; ".join(told_changes(odd, pinned, now))
             + "; use a new checkpoint folder",
         )
 
 
 def _fits(fact: str, pinned: Any, now: Any) -> bool:
+    if fact.endswith(" said"):
+        return True
     if fact.startswith("source ") and fact.endswith(" columns"):
         # A branch without state may come or go, and with it columns that no other needs.
         return now is not None and all(pinned[name] == now[name] for name in pinned.keys() & now)

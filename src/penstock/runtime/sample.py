@@ -24,9 +24,10 @@ from penstock.plan.epoch import StagedFile, TaskReport
 from penstock.query.nodes import Files, Rows, Sink, Source
 from penstock.runtime.driver import Driver
 from penstock.runtime.in_process import run_stages
-from penstock.sources.admission import event_time
+from penstock.sources.admission import event_times
 from penstock.sources.files import local_path
-from penstock.sources.formats import FORMATS, data_files
+from penstock.sources.folder import Folder
+from penstock.sources.formats import data_files
 from penstock.sources.splits import Split
 from penstock.state import cache
 
@@ -128,15 +129,15 @@ def _first_rows(source: Source, rows: int) -> pl.DataFrame:
     if "://" in local_path(reader.path):
         raise SampleError(reason=f"source {source.name} is not on this machine's disk")
     frames: list[pl.DataFrame] = []
-    for path in data_files(reader.format, local_path(reader.path)):
+    folder = Folder(reader, source.schema, limit=0)
+    for path in data_files(reader.format, local_path(reader.path), deep=bool(reader.partitions)):
         missing = rows - sum(frame.height for frame in frames)
         if missing <= 0:
             break
-        try:
-            frame = FORMATS[reader.format]([path], source.schema).head(missing).collect()
-            frames.append(frame.select(list(source.schema)))
-        except (pl.exceptions.PolarsError, OSError):  # a bad file costs the sample itself
-            continue
+        part = (0, missing) if reader.format in ("parquet", "arrow") else None
+        frame = folder.read(path, part).rows.head(missing)  # a bad file costs the sample itself
+        if frame.height:
+            frames.append(frame)
     if not frames:
         raise SampleError(reason=f"source {source.name} has no file that can be read yet")
     return pl.concat(frames, how="vertical_relaxed")
@@ -147,8 +148,7 @@ def _split(number: int, source: Source, frame: pl.DataFrame, place: Path) -> Spl
     if isinstance(source.reader, Files):
         _WRITERS[source.reader.format](frame, place)
         return Split(source=number, ordinal=(0,), path=str(place))
-    highest = frame.select(event_time(source)).to_series().max()
-    assert highest is None or isinstance(highest, int)
+    highest = event_times(source, frame).highest
     return Split(
         source=number, ordinal=(0,), body=to_bytes(frame), rows=frame.height, highest=highest
     )

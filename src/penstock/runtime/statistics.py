@@ -11,7 +11,9 @@ import numpy as np
 
 from penstock.plan.compiled import CompiledQuery, Subquery
 from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
+from penstock.plan.grid import bytes_held
 from penstock.plan.statistics import EpochStatistics, InstanceLoad, SubqueryLoad, TaskLoad
+from penstock.runtime.epoch import file_counts
 from penstock.state.manifests import Manifest
 
 Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -67,6 +69,8 @@ class Gatherer:
                 reports, max(interval, seconds), published_at or after.committed_at
             ),
             backlog=backlog,
+            files=file_counts(reports, after, plan.again) if after.files_seen else {},
+            file_totals=after.file_totals if after.files_seen else {},
             subqueries=tuple(
                 self._subquery(query, s, plan, reports, after) for s in query.subqueries
             ),
@@ -110,8 +114,8 @@ class Gatherer:
         loads = [r.loads[subquery.id] for r in mine]
         name, owners = query.subquery_name(subquery.id), plan.maps[subquery.id]
         bytes_of = self.state_bytes(after.segments.get(name, ()), query.buckets)
-        size = owners.instances
-        by_owner = np.bincount(owners.owners, bytes_of[: len(owners.owners)], minlength=size)
+        ways = () if subquery.head is None else query.nodes[subquery.head].ways
+        by_owner = bytes_held(owners, bytes_of.tolist(), ways)
         for tail in [tail for tail in after.tails if tail.operator == name]:
             held = self.state_bytes(after.segments.get(tail.name, ()), query.buckets)
             for low, high, owner in tail.held:
@@ -122,9 +126,7 @@ class Gatherer:
             subquery=subquery.id,
             name=name,
             instances=tuple(
-                _instance(
-                    report, load, mine, int(by_owner[load.instance : load.instance + 1].sum())
-                )
+                _instance(report, load, mine, int(sum(by_owner[load.instance : load.instance + 1])))
                 for report, load in sorted(
                     zip(mine, loads, strict=True), key=lambda pair: pair[1].instance
                 )

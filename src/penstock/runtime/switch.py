@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from penstock.control.protocol import Choice, choose
+from penstock.operators.panes import Panes
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Change
 from penstock.plan.compiled import CompiledQuery
@@ -19,6 +21,7 @@ from penstock.query.nodes import Aggregate
 from penstock.query.windows import TimeWindow
 from penstock.state.manifests import Manifest
 
+T = TypeVar("T")
 Segments = Mapping[str, tuple[SegmentRef, ...]]
 _UNKNOWN_US = 1 << 60
 """A watermark that goes further in an epoch has just begun or ended."""
@@ -43,7 +46,8 @@ def open_tail(
     """Return the tail of buckets that move, or None if they have no state.
 
     The switch is the first start of a window above all rows that are kept: a segment tells when the
-    last window of its rows ends.
+    last window of its rows ends. Where a clock skips a whole day, two windows end at once; then it
+    is taken for the later one, and the tail lasts until all windows from before the switch end.
 
     Args:
         operator: The operator.
@@ -56,11 +60,14 @@ def open_tail(
     ends = [ref.until for ref in refs if ref.buckets & buckets]
     if not ends:
         return None
+    panes = Panes.of(window)
+    switch = panes.sealed_before(max(ends)) - panes.per_window + panes.step
+    last = panes.last_window(switch - 1)
     return Tail(
         operator=operator,
         epoch=epoch,
-        before_us=max(ends) - window.size_us + window.every_us,
-        until_us=max(ends),
+        before_us=panes.start_at(switch),
+        until_us=panes.start_at(last * panes.step + panes.per_window),
         held=held_by(owners),
     )
 
@@ -78,10 +85,10 @@ def pass_on(segments: Segments, tail: Tail) -> dict[str, tuple[SegmentRef, ...]]
     return {**segments, tail.operator: tuple(main), tail.name: tuple(mine)}
 
 
-def only_open(segments: Segments, tails: Sequence[Tail]) -> dict[str, tuple[SegmentRef, ...]]:
-    """Return the segments without those of tails that have ended."""
+def only_open(lineages: Mapping[str, T], tails: Sequence[Tail]) -> dict[str, T]:
+    """Return what belongs to lineages without what belongs to tails that have ended."""
     names = {tail.name for tail in tails}
-    return {n: refs for n, refs in segments.items() if state_folder(n) == n or n in names}
+    return {n: found for n, found in lineages.items() if state_folder(n) == n or n in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

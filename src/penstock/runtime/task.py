@@ -14,13 +14,13 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.exchange.balancer import split_by_key, split_on_grid, spread
-from penstock.exchange.lineages import rows_of_lineage, split_by_lineage
-from penstock.exchange.merger import input_watermark, merge_seen
+from penstock.exchange.lineages import split_by_lineage
+from penstock.exchange.merger import input_watermark, merge_marks, merge_seen
 from penstock.exchange.payload import Payload, to_bytes, to_frame
-from penstock.exchange.placement import keyed_placement, placement_of
+from penstock.exchange.placement import placement_of
 from penstock.operators.kernel import Emit
 from penstock.operators.kernels import kernel_of
-from penstock.operators.spans import Span
+from penstock.operators.panes import Panes
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery, Unit
 from penstock.plan.epoch import (
@@ -31,13 +31,14 @@ from penstock.plan.epoch import (
     StagedFile,
     TaskReport,
 )
+from penstock.plan.progress import Progress
 from penstock.plan.statistics import TaskLoad
-from penstock.plan.tails import Lineage, lineages_of
 from penstock.runtime.dead_letters import DeadLetters
 from penstock.runtime.evaluate import Work, evaluate
 from penstock.runtime.measure import BucketCounts, Stopwatch
 from penstock.runtime.operator_state import OperatorState
 from penstock.runtime.scan import Scanned, scan
+from penstock.runtime.shares import Share, lineages_at, shares_of
 from penstock.runtime.switch import window_of
 from penstock.sinks.staging import stage_frame
 from penstock.sources.splits import Split, splits_in
@@ -79,7 +80,7 @@ class _UnitRun:
 
     def __init__(self, query: CompiledQuery, plan: EpochPlan, unit: Unit, instance: int) -> None:
         self.query, self.plan, self.unit, self.instance = query, plan, unit, instance
-        self.letters = DeadLetters(plan.epoch, plan.refused_limit)
+        self.letters = DeadLetters.of(plan)
         self.arrived: dict[int, list[pl.DataFrame]] = {}
         self.outbox: list[Payload] = []
         self.seen: dict[int, int] = dict(plan.seen)
@@ -90,6 +91,8 @@ class _UnitRun:
         self.added: dict[str, tuple[SegmentRef, ...]] = {}
         self.dropped: dict[str, dict[str, tuple[tuple[int, int], ...]]] = {}
         self.watermarks: dict[str, int] = {}
+        self.marks: dict[int, int] = {}
+        self.progress: dict[str, Progress] = {}
         self.rows_out: dict[int, int] = {}
         self.hits = self.misses = 0
         self.seconds: dict[str, float] = {}
@@ -99,6 +102,7 @@ class _UnitRun:
 
     def run(self, payloads: Sequence[Payload], at_hand: Sequence[Split]) -> list[Payload]:
         self.seen = merge_seen([self.seen, *[p.seen for p in payloads]])
+        self.marks = merge_marks([p.marks for p in payloads])
         for number in self.unit.subqueries:
             subquery, watch = self.query.subqueries[number], Stopwatch()
             self.loads[number] = TaskLoad(instance=self.instance)
@@ -133,7 +137,7 @@ class _UnitRun:
         self.loads[subquery.id] = replace(self.loads[subquery.id], rows=rows)
 
         def placed() -> Mapping[int, pl.DataFrame]:
-            unread = DeadLetters(self.plan.epoch, self.plan.refused_limit)
+            unread = DeadLetters.of(self.plan)
             return scan(self.query, self.plan, splits, unread, ordered=True).rows
 
         self._finish(
@@ -169,7 +173,7 @@ class _UnitRun:
         )
         if self.query.nodes[subquery.head].stateful:
             since, before = time.perf_counter(), sum(self.seconds.values())
-            results = self._advance(subquery, work)
+            results = self._advance(subquery, work, came)
             emitting = sum(self.seconds.values()) - before
             self._timed("state", since + emitting)
             work = replace(work, inputs={subquery.head: results})
@@ -188,86 +192,72 @@ class _UnitRun:
             hot_keys=tuple(counts.hot_keys),
         )
 
-    def _advance(self, subquery: Subquery, work: Work) -> pl.DataFrame:
+    def _advance(
+        self, subquery: Subquery, work: Work, came: Sequence[tuple[Edge, pl.DataFrame]]
+    ) -> pl.DataFrame:
         """Return the results of the stateful head; many are worked on before all are found."""
-        head, plan = subquery.head, self.plan
+        head = subquery.head
         assert head is not None
-        name = self.query.operator_name(head)
 
         def emit(results: pl.DataFrame) -> None:
             self._finish(subquery, replace(work, inputs={head: results}))
 
+        mark = self._watermark(head)
+        shares = shares_of(self.query, self.plan, subquery.id, self.instance, mark)
+        self.marks[head] = min([mark, *[share.until for share in shares]])
+        return pl.concat([self._advance_share(subquery, share, came, emit) for share in shares])
+
+    def _watermark(self, head: int) -> int:
+        """Return the watermark of what comes into a stateful head; it never goes back."""
+        plan, name = self.plan, self.query.operator_name(head)
         idle = frozenset(n for n in plan.idle if self.seen.get(n) == plan.seen.get(n))
-        mark = input_watermark(self.query, self.seen, head, idle=idle, final=plan.final)
-        mark = max(mark, plan.watermarks.get(name, mark))
-        self.watermarks[name] = mark
-        frames, lineages = [frame for _, frame in work.arrived], self._lineages(subquery.id)
-        if not lineages:
-            return self._advance_state(subquery, self._state(subquery, emit), frames, mark)
-        results = []
-        for lineage in lineages:
-            mine = lineage.owned_by(self.instance)
-            if mine or lineage is lineages[0]:
-                state = self._lineage_state(head, lineage, mine)
-                rows = [self._rows_of(subquery, lineage, frame) for frame in frames]
-                results.append(self._advance_state(subquery, state, rows, mark))
-        return pl.concat(results)
-
-    def _state(self, subquery: Subquery, emit: Emit) -> OperatorState:
-        """Return the state of a head none of whose buckets are on their way."""
-        head, owners = subquery.head, self.plan.maps[subquery.id]
-        assert head is not None
-        return OperatorState(
-            plan=self.plan,
-            operator=self.query.operator_name(head),
-            kernel=kernel_of(self.query, head, owners.owned_by(self.instance), emit),
-            placement=placement_of(
-                self.query.nodes[head],
-                self.query.buckets,
-                owners,
-                self.instance,
-                self.query.grid_of(subquery.id),
-            ),
+        mark = input_watermark(
+            self.query, self.seen, head, idle=idle, final=plan.final, marks=self.marks
         )
+        self.watermarks[name] = max(mark, plan.watermarks.get(name, mark))
+        return self.watermarks[name]
 
-    def _lineage_state(self, head: int, lineage: Lineage, mine: BucketSet) -> OperatorState:
-        """Return one lineage of the state of a head that has tails; it writes its own windows."""
-        span = Span(
-            since_us=lineage.since_us, before_us=lineage.before_us, buckets=self.query.buckets
-        )
-        return OperatorState(
-            plan=self.plan,
-            operator=lineage.name,
-            kernel=kernel_of(self.query, head, span=span),
-            placement=keyed_placement(self.query.nodes[head], self.query.buckets, mine),
-        )
-
-    def _advance_state(
-        self, subquery: Subquery, state: OperatorState, frames: Sequence[pl.DataFrame], mark: int
+    def _advance_share(
+        self,
+        subquery: Subquery,
+        share: Share,
+        came: Sequence[tuple[Edge, pl.DataFrame]],
+        emit: Emit,
     ) -> pl.DataFrame:
-        results = state.advance(frames, mark)
-        self.letters.add_refusals(state.refusals, sources=len(self.query.sources))
-        self.added[state.operator], self.dropped[state.operator] = state.added, state.dropped
+        query, head, name = self.query, subquery.head, share.lineage.name
+        assert head is not None
+        grid = query.grid_of(subquery.id)
+        state = OperatorState(
+            plan=self.plan,
+            operator=name,
+            kernel=kernel_of(query, head, share.buckets, emit, share.span(query.buckets)),
+            placement=placement_of(query.nodes[head], query.buckets, share.buckets, grid),
+            mark=share.mark,
+        )
+        rows = [share.rows(query, subquery.id, frame, edge.keys or ()) for edge, frame in came]
+        results = state.advance(rows, share.until)
+        self.letters.add_refusals(state.refusals, sources=len(query.sources))
+        self._take_up(subquery, share, state)
+        return results
+
+    def _take_up(self, subquery: Subquery, share: Share, state: OperatorState) -> None:
+        """Put what a share has done into the report."""
+        name = share.lineage.name
+        self.added[name] = (*self.added.get(name, ()), *state.added)
+        dropped = self.dropped.setdefault(name, {})
+        for segment, ranges in state.dropped.items():
+            both = BucketSet(dropped.get(segment, ())) | BucketSet(ranges)
+            dropped[segment] = both.ranges
+        reached = Progress.of([(share.until, share.buckets)])
+        self.progress[name] = Progress.of(
+            [*self.progress.get(name, Progress()).shares, *reached.shares]
+        )
         self.hits += state.hit
         self.misses += not state.hit
         self.written |= state.histograms
         load = self.loads[subquery.id]
         self.loads[subquery.id] = replace(
             load, restored_bytes=load.restored_bytes + state.restored_bytes
-        )
-        return results
-
-    def _lineages(self, subquery: int) -> tuple[Lineage, ...]:
-        """Return the lineages of a subquery's head; none if no bucket of it is on its way."""
-        name = self.query.subquery_name(subquery)
-        tails = [tail for tail in self.plan.tails if tail.operator == name]
-        return lineages_of(name, self.plan.maps[subquery], tails) if tails else ()
-
-    def _rows_of(self, subquery: Subquery, lineage: Lineage, frame: pl.DataFrame) -> pl.DataFrame:
-        window, edges = window_of(self.query, subquery.id), self.query.edges_into(subquery.id)
-        assert window is not None
-        return rows_of_lineage(
-            frame, edges[0].keys or (), lineage, instance=self.instance, pane_us=window.pane_us
         )
 
     def _finish(self, subquery: Subquery, work: Work) -> None:
@@ -310,6 +300,7 @@ class _UnitRun:
                     edge=edge.id,
                     task=target.first_task + instance,
                     seen=self.seen,
+                    marks=self.marks,
                     body=body,
                 )
             )
@@ -322,11 +313,12 @@ class _UnitRun:
             return split_on_grid(frame, edge.keys or (), edge.grid, grid, owners)
         if edge.keys is None:
             return spread(frame, owners.instances)
-        lineages, window = self._lineages(edge.to_subquery), window_of(self.query, edge.to_subquery)
-        if not lineages or window is None:
+        lineages = lineages_at(self.query, self.plan, edge.to_subquery)
+        window = window_of(self.query, edge.to_subquery)
+        if len(lineages) == 1 or window is None:
             return split_by_key(frame, edge.keys, owners)
         return split_by_lineage(
-            frame, edge.keys, lineages, instances=owners.instances, pane_us=window.pane_us
+            frame, edge.keys, lineages, instances=owners.instances, panes=Panes.of(window)
         )
 
     def _stage(self, kind: str, operator: int, frame: pl.DataFrame) -> None:
@@ -355,6 +347,7 @@ class _UnitRun:
             dropped=self.dropped,
             staged=tuple(self.staged),
             watermarks=self.watermarks,
+            progress=self.progress,
             rows_out=self.rows_out,
             results_refused=self.letters.results,
             refused=self.letters.places,
@@ -366,4 +359,6 @@ class _UnitRun:
             loads=self.loads,
             written=self.written,
             files=scanned.files if scanned else {},
+            file_counts=scanned.file_counts if scanned else {},
+            bad_files=scanned.bad_files if scanned else (),
         ).to_json()

@@ -14,24 +14,11 @@ import polars as pl
 
 from penstock.plan.epoch import StagedFile
 from penstock.sinks.staging import parquet_bytes, read_staged
+from penstock.state.epochs import epoch_name, epochs_in
 from penstock.state.files import Place, named_by_hash
 
 
-def epoch_folder(target: Place, epoch: int) -> Place:
-    """Return the folder in which readers find an epoch's rows."""
-    return target / f"epoch={epoch}"
-
-
-def epoch_of(folder: str) -> int:
-    """Return the epoch of such a folder's name.
-
-    >>> epoch_of("epoch=12")
-    12
-    """
-    return int(folder.removeprefix("epoch="))
-
-
-def publish_folder(target: Place, epoch: int, files: Sequence[StagedFile]) -> None:
+def publish_folder(target: Place, number: int, files: Sequence[StagedFile]) -> None:
     """Make an epoch's staged files visible in ``target/epoch=N``, in one step.
 
     Where folders cannot be moved, the rows become one file, which appears in one step too.
@@ -42,7 +29,7 @@ def publish_folder(target: Place, epoch: int, files: Sequence[StagedFile]) -> No
     """
     if not files:
         return
-    folder = epoch_folder(target, epoch)
+    folder = target / epoch_name(number)
     ordered = sorted(files, key=lambda file: file.path)
     if target.files.moves_folders:
         names = [
@@ -64,17 +51,16 @@ def _publish_one(place: Place, files: Sequence[StagedFile]) -> None:
 
 
 def read_published(target: Place) -> dict[int, pl.DataFrame]:
-    """Return the published rows by epoch, each file verified.
+    """Return the published rows by the number of their epoch, each file verified.
 
     Raises:
         CheckpointError: A file is damaged.
     """
-    folders = [e.name for e in target.list() if e.folder and e.name.startswith("epoch=")]
     found = {}
-    for name in sorted(folders, key=epoch_of):
+    for number, name in epochs_in(target).items():
         frames = [_read(target / name / file.name) for file in (target / name).list()]
         if frames:
-            found[epoch_of(name)] = pl.concat(frames)
+            found[number] = pl.concat(frames)
     return found
 
 

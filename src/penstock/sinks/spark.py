@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import polars as pl
+from pyspark.sql.types import DataType, StructField, StructType
 from rich.console import Console
 
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import StagedFile
 from penstock.query.nodes import Sink
+from penstock.query.spark_types import handed_over
 from penstock.sinks.staging import read_staged
 from penstock.sinks.tables import Tables
 
@@ -49,13 +51,23 @@ class SparkPublisher:
                 self.console.print(str(rows.head(node.target)), markup=False, highlight=False)
 
     def _call(self, node: Sink, epoch: int, files: Sequence[StagedFile]) -> None:
+        schema = spark_schema(node.schema)
         local = [file.path for file in files if "://" not in file.path]
-        if files and len(local) == len(files):
-            for file in files:
-                read_staged(file)  # verified before Spark parses it
-            frame = self.spark.read.parquet(*local)
+        frames = [read_staged(file) for file in files]  # verified before Spark parses them
+        if not files:
+            frame = self.spark.createDataFrame([], schema)
+        elif len(local) == len(files):
+            frame = self.spark.read.schema(schema).parquet(*local)
         else:
-            empty = pl.DataFrame(schema=dict(node.schema))
-            rows = pl.concat([empty, *[read_staged(file) for file in files]])
-            frame = self.spark.createDataFrame(rows.to_arrow())
+            frame = self.spark.createDataFrame(pl.concat(frames).to_arrow(), schema)
         node.target(frame, epoch)
+
+
+def spark_schema(schema: Mapping[str, pl.DataType]) -> StructType:
+    """Return the schema of the DataFrames that ``foreach_batch`` gets, with or without rows."""
+    fields = []
+    for name, dtype in schema.items():
+        found = handed_over(dtype)
+        assert found is not None  # refused when the query was built
+        fields.append(StructField(name, DataType.fromDDL(found[1])))
+    return StructType(fields)

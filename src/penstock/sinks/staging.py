@@ -14,14 +14,16 @@ from penstock.plan.epoch import SinkPlan, StagedFile
 from penstock.state.files import place_of
 
 
-def staging_folder(target: str) -> str:
-    """Return the folder beside a sink's folder where its files wait.
+def staging_folder(target: str, owner: str) -> str:
+    """Return the folder beside a sink's folder where the files of a query wait.
 
-    >>> staging_folder("/out/heavy")
-    '/out/.heavy.staging'
+    Each has its own, since a query sweeps away what it does not know.
+
+    >>> staging_folder("/out/heavy", "1a2b3c4d5e6f")
+    '/out/.heavy.staging-1a2b3c4d'
     """
     parent, _, name = target.rstrip("/").rpartition("/")
-    return f"{parent}/.{name}.staging"
+    return f"{parent}/.{name}.staging-{owner[:8]}"
 
 
 def stage_frame(

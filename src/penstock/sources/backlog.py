@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.plan.compiled import CompiledQuery
@@ -82,13 +82,21 @@ def newer_files(reader: Files, newest: int) -> int | None:
         return None
     count = 0
     try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if _is_data(entry.name, reader.format):
-                    count += entry.stat().st_mtime_ns // 1_000_000 > newest // 1000
+        for entry in _entries(folder, deep=bool(reader.partitions)):
+            if _is_data(entry.name, reader.format):
+                count += entry.stat().st_mtime_ns // 1_000_000 > newest // 1000
     except OSError:
         return None
     return count
+
+
+def _entries(folder: str, *, deep: bool) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if deep and entry.is_dir() and entry.name[0] not in "._":
+                yield from _entries(entry.path, deep=True)
+            else:
+                yield entry
 
 
 def _is_data(name: str, form: str) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,127 +11,220 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from penstock.errors import QueryError
+from penstock.problems import located
 from penstock.query import nodes
 from penstock.query.durations import Duration, parse_duration
-from penstock.query.expressions import unknown_column
+from penstock.query.expressions import ExpressionLike
+from penstock.query.nodes import CsvFormat
 from penstock.query.stream import Stream
-from penstock.sources.formats import FORMATS, infer_schema
+from penstock.sources.csv import csv_format
+from penstock.sources.event_time import read_time
+from penstock.sources.formats import DEFAULT, data_files, infer_schema
+from penstock.sources.given import given_rows, same_but_for_case
+from penstock.sources.partitions import infer_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkFrame
 
 
+_PATIENCE = "1 minute"
+_LATE = ("all", "needed")
+
+
 def read_parquet(
     folder: str | Path,
     *,
-    time: str,
+    time: ExpressionLike,
     delay: Duration = "0 seconds",
     schema: Mapping[str, Any] | None = None,
     max_files_per_epoch: int | None = None,
     idle: Duration | None = None,
     name: str | None = None,
+    patience: Duration = _PATIENCE,
+    partitions: bool | Mapping[str, Any] = False,
+    late: str = "all",
 ) -> Stream:
     """Return the stream of a folder of Parquet files that is watched for new ones.
 
     Args:
         folder: The folder. A file counts once it has its final name; write it elsewhere (or under a
             name that begins with a dot) and rename it.
-        time: The column with the event time.
+        time: The column with the event time, or an expression that gives it: SQL text such as
+            ``to_timestamp(sec)``, or a Polars expression.
         delay: How far behind the highest time seen a row may come; later rows are late.
         schema: The columns and types; read from the first file unless given.
         max_files_per_epoch: How many files one epoch takes at most.
         idle: After this long without rows, the source no longer holds back the watermark of the
             others.
         name: What to call the source in plans and errors.
+        patience: For how long a file that is not complete is tried again before it is refused;
+            "0 seconds" refuses it at once.
+        partitions: Columns whose values are in the names of folders, ``year=2024/month=03``, with
+            their types; True finds them in the files that are there. Files are then looked for in
+            folders at every depth; else only in the folder itself.
+        late: Which columns late rows are kept with: ``"all"`` of the source, or those that are
+            ``"needed"`` by the query.
 
     >>> import penstock as ps
     >>> calls = ps.read_parquet("cdr/", time="ts", schema={"src": pl.String, "ts": pl.Datetime})
     >>> calls.schema
     {'src': String, 'ts': Datetime(time_unit='us', time_zone=None)}
     """
-    return _read("parquet", folder, time, delay, schema, max_files_per_epoch, idle, name)
+    given = _Given(time, delay, schema, max_files_per_epoch, idle, name, patience, partitions, late)
+    return _read("parquet", folder, given)
 
 
 def read_csv(
     folder: str | Path,
     *,
-    time: str,
+    time: ExpressionLike,
     delay: Duration = "0 seconds",
     schema: Mapping[str, Any] | None = None,
     max_files_per_epoch: int | None = None,
     idle: Duration | None = None,
     name: str | None = None,
+    patience: Duration = _PATIENCE,
+    partitions: bool | Mapping[str, Any] = False,
+    late: str = "all",
+    separator: str = ",",
+    null_values: str | Sequence[str] = (),
+    encoding: str = "utf8",
+    header: bool = True,
+    quote: str | None = '"',
+    comment: str | None = None,
+    skip_rows: int = 0,
+    decimal_comma: bool = False,
 ) -> Stream:
-    """Return the stream of a folder of CSV files with a header; see `read_parquet`."""
-    return _read("csv", folder, time, delay, schema, max_files_per_epoch, idle, name)
+    """Return the stream of a folder of CSV files; see `read_parquet`.
+
+    Files may be packed: ``.csv.gz``, ``.csv.zst``. Without a header the schema is needed, in the
+    order of the columns.
+
+    Args:
+        folder: The folder.
+        time: The column with the event time.
+        delay: How far behind the highest time seen a row may come.
+        schema: The columns and types; read from the first file unless given.
+        max_files_per_epoch: How many files one epoch takes at most.
+        idle: After this long without rows, the source no longer holds back the watermark.
+        name: What to call the source in plans and errors.
+        patience: For how long a file that is not complete is tried again.
+        partitions: Columns whose values are in the names of folders.
+        late: Which columns late rows are kept with: ``"all"`` or ``"needed"``.
+        separator: The character between values.
+        null_values: A text, or several, that stand for null, such as ``"NA"``.
+        encoding: The encoding of the files, any that Python knows; others than UTF-8 cost time.
+        header: Whether the first line has the names of the columns.
+        quote: The character that values may be quoted by; None for none.
+        comment: What lines begin with that are passed over.
+        skip_rows: How many lines at the top of a file are passed over.
+        decimal_comma: Whether numbers are written as ``1,5``.
+    """
+    given = _Given(time, delay, schema, max_files_per_epoch, idle, name, patience, partitions, late)
+    csv, problems = csv_format(
+        separator=separator,
+        null_values=null_values,
+        encoding=encoding,
+        header=header,
+        quote=quote,
+        comment=comment,
+        skip_rows=skip_rows,
+        decimal_comma=decimal_comma,
+        schema=schema,
+        partitions=partitions,
+    )
+    if problems:
+        raise QueryError(problems=problems)
+    return _read("csv", folder, given, csv)
 
 
 def read_ndjson(
     folder: str | Path,
     *,
-    time: str,
+    time: ExpressionLike,
     delay: Duration = "0 seconds",
     schema: Mapping[str, Any] | None = None,
     max_files_per_epoch: int | None = None,
     idle: Duration | None = None,
     name: str | None = None,
+    patience: Duration = _PATIENCE,
+    partitions: bool | Mapping[str, Any] = False,
+    late: str = "all",
 ) -> Stream:
-    """Return the stream of a folder of files with one JSON object a line; see `read_parquet`."""
-    return _read("ndjson", folder, time, delay, schema, max_files_per_epoch, idle, name)
+    """Return the stream of a folder of files with one JSON object a line; see `read_parquet`.
+
+    Files may be packed: ``.ndjson.gz``, ``.ndjson.zst``.
+    """
+    given = _Given(time, delay, schema, max_files_per_epoch, idle, name, patience, partitions, late)
+    return _read("ndjson", folder, given)
 
 
 def read_arrow(
     folder: str | Path,
     *,
-    time: str,
+    time: ExpressionLike,
     delay: Duration = "0 seconds",
     schema: Mapping[str, Any] | None = None,
     max_files_per_epoch: int | None = None,
     idle: Duration | None = None,
     name: str | None = None,
+    patience: Duration = _PATIENCE,
+    partitions: bool | Mapping[str, Any] = False,
+    late: str = "all",
 ) -> Stream:
     """Return the stream of a folder of Arrow IPC files; see `read_parquet`."""
-    return _read("arrow", folder, time, delay, schema, max_files_per_epoch, idle, name)
+    given = _Given(time, delay, schema, max_files_per_epoch, idle, name, patience, partitions, late)
+    return _read("arrow", folder, given)
 
 
 def from_rows(
     rows: Iterable[Mapping[str, Any]] | pl.DataFrame,
     *,
-    time: str,
+    time: ExpressionLike,
     delay: Duration = "0 seconds",
     schema: Mapping[str, Any] | None = None,
     name: str = "rows",
 ) -> Stream:
     """Return the stream of rows given in the program, for tests and notebooks.
 
+    Args:
+        rows: The rows, as mappings or as a frame.
+        time: The column with the event time, or an expression that gives it: SQL text such as
+            ``to_timestamp(sec)``, or a Polars expression.
+        delay: How far behind the highest time seen a row may come; later rows are late.
+        schema: The columns and types, if not those of the rows; a value that does not fit its type
+            exactly is a mistake.
+        name: What to call the source in plans and errors.
+
     >>> import penstock as ps
     >>> ps.from_rows([{"x": 1, "ts": ps.at("2024-01-01")}], time="ts").schema["x"]
     Int64
     """
-    frame = (
-        rows
-        if isinstance(rows, pl.DataFrame)
-        else pl.DataFrame(list(rows), schema=dict(schema) if schema else None)
-    )
-    return _source(nodes.Rows(rows=frame), frame.schema, time, delay, None, name)
+    given = rows if isinstance(rows, pl.DataFrame) else list(rows)
+    frame, problems = given_rows(given, schema)
+    return _source(nodes.Rows(rows=frame), frame.schema, time, delay, None, name, problems)
 
 
 def from_spark(
     frame: SparkFrame,
     *,
-    time: str,
+    time: ExpressionLike,
     delay: Duration = "0 seconds",
     idle: Duration | None = None,
     name: str = "frame",
+    late: str = "needed",
 ) -> Stream:
     """Return the stream of any streaming DataFrame of Spark.
 
     Args:
         frame: A DataFrame from ``spark.readStream``, with any stateless operators on it.
-        time: The column with the event time, of type timestamp or date.
+        time: The column with the event time, of type timestamp or date, or an expression that
+            gives it.
         delay: How far behind the highest time seen a row may come; later rows are late.
         idle: After this long without rows, the source no longer holds back the watermark.
         name: What to call the source in plans and errors.
+        late: Which columns late rows are kept with: those that are ``"needed"`` by the query, or
+            ``"all"``, which then pass through Spark for every row.
     """
     from penstock.sources.spark import frame_schema
 
@@ -138,7 +232,9 @@ def from_spark(
         raise QueryError(
             problems=("from_spark: the DataFrame is not streaming; read it with spark.readStream",)
         )
-    return _source(nodes.Frame(frame=frame), frame_schema(frame), time, delay, idle, name)
+    schema = frame_schema(frame)
+    problems = same_but_for_case(schema)
+    return _source(nodes.Frame(frame=frame), schema, time, delay, idle, name, problems, late=late)
 
 
 def at(text: str) -> datetime:
@@ -150,46 +246,111 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _read(
-    form: str,
-    folder: str | Path,
-    time: str,
-    delay: Duration,
-    schema: Mapping[str, Any] | None,
-    max_files: int | None,
-    idle: Duration | None,
-    name: str | None,
-) -> Stream:
-    assert form in FORMATS
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The options that all readers of files share."""
+
+    time: ExpressionLike
+    delay: Duration
+    schema: Mapping[str, Any] | None
+    max_files: int | None
+    idle: Duration | None
+    name: str | None
+    patience: Duration
+    partitions: bool | Mapping[str, Any]
+    late: str
+
+
+def _read(form: str, folder: str | Path, given: _Given, csv: CsvFormat = DEFAULT) -> Stream:
     path = str(folder)
-    if max_files is not None and max_files < 1:
+    patience_us = parse_duration(given.patience)
+    problems = []
+    if given.max_files is not None and given.max_files < 1:
+        problems.append(
+            f"read_{form}: max_files_per_epoch must be positive; "
+            f"max_files_per_epoch={given.max_files!r}"
+        )
+    if Path(path).is_file():
+        problems.append(
+            f"read_{form}: a folder is watched for new files, and {path!r} is a file; give the "
+            "folder that it is in"
+        )
+    if patience_us < 0:
+        problems.append(f"read_{form}: patience must not be negative; patience={given.patience!r}")
+    if problems:
+        raise QueryError(problems=problems)
+    deep = given.partitions is not False
+    partitions = _partitions(form, path, given.partitions)
+    found = (
+        dict(pl.DataFrame(schema=dict(given.schema)).schema)
+        if given.schema
+        else infer_schema(form, path, csv, deep=deep)
+    )
+    if isinstance(given.time, str) and given.time in partitions:
+        problems.append(
+            f"read_{form}: the time column {given.time!r} must be in the files, not in the names "
+            "of folders"
+        )
+    reader = nodes.Files(
+        path=path,
+        format=form,
+        max_files_per_epoch=given.max_files,
+        patience_us=patience_us,
+        csv=csv,
+        partitions=tuple(partitions.items()),
+    )
+    name = given.name or Path(path).name or form
+    return _source(
+        reader,
+        found | partitions,
+        given.time,
+        given.delay,
+        given.idle,
+        name,
+        problems,
+        late=given.late,
+    )
+
+
+def _partitions(form: str, folder: str, given: bool | Mapping[str, Any]) -> dict[str, pl.DataType]:
+    """Return the columns in the names of folders.
+
+    Raises:
+        QueryError: They are to be found, and there is no file to find them by.
+    """
+    if isinstance(given, Mapping):
+        return dict(pl.DataFrame(schema=dict(given)).schema)
+    if not given:
+        return {}
+    found = infer_partitions(folder, data_files(form, folder, deep=True))
+    if not found:
         raise QueryError(
             problems=(
-                f"read_{form}: max_files_per_epoch must be positive; "
-                f"max_files_per_epoch={max_files!r}",
+                f"read_{form}: no file in a folder such as year=2024 below {folder!r} to find the "
+                "partition columns by; give partitions={'column': type, ...}",
             )
         )
-    found = dict(pl.DataFrame(schema=dict(schema)).schema) if schema else infer_schema(form, path)
-    reader = nodes.Files(path=path, format=form, max_files_per_epoch=max_files)
-    return _source(reader, found, time, delay, idle, name or Path(path).name or form)
+    return found
 
 
 def _source(
     reader: nodes.Files | nodes.Frame | nodes.Rows,
     schema: Mapping[str, pl.DataType],
-    time: str,
+    time: ExpressionLike,
     delay: Duration,
     idle: Duration | None,
     name: str,
+    found: Sequence[str] = (),
+    *,
+    late: str = "all",
 ) -> Stream:
-    problems = []
-    if time not in schema:
-        problems.append(f"source {name}: time column: {unknown_column(time, schema)}")
-    elif not isinstance(schema[time], pl.Datetime) and schema[time] != pl.Date:
-        problems.append(
-            f"source {name}: time column {time!r} must be a timestamp or a date; "
-            f"it is {schema[time]}"
-        )
+    problems = list(found)
+    wrong: list[str] = []
+    moment = read_time(time, schema, wrong)
+    problems += [f"source {name}: {problem}" for problem in wrong]
+    if late not in _LATE:
+        allowed = " or ".join(map(repr, _LATE))
+        problems.append(f"source {name}: late must be {allowed}; late={late!r}")
     problems += [
         f"source {name}: column names that begin with '__' are reserved; name={c!r}"
         for c in schema
@@ -200,6 +361,14 @@ def _source(
         problems.append(f"source {name}: delay must not be negative; delay={delay!r}")
     idle_us = None if idle is None else parse_duration(idle)
     node = nodes.Source(
-        schema=schema, name=name, time=time, delay_us=delay_us, reader=reader, idle_us=idle_us
+        schema=schema,
+        name=name,
+        time=moment.text,
+        delay_us=delay_us,
+        reader=reader,
+        idle_us=idle_us,
+        moment=moment.expression,
+        moment_type=moment.dtype,
+        late_whole=late == "all",
     )
-    return Stream(node, tuple(problems))
+    return Stream(node, located(problems))

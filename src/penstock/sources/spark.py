@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import reduce
+from functools import cache, reduce
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -24,8 +24,9 @@ from penstock.errors import QueryError
 from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Files, Frame, Rows, Source
-from penstock.sources.admission import event_time
+from penstock.sources.admission import event_times
 from penstock.sources.formats import EXTENSIONS
+from penstock.sources.partitions import below
 from penstock.sources.splits import Split
 from penstock.state.files import Place, named_by_hash, sha256
 
@@ -40,16 +41,20 @@ _ROWS_PER_SPLIT = 250_000
 
 
 def frame_schema(frame: DataFrame) -> dict[str, pl.DataType]:
-    """Return the schema of a Spark DataFrame in Polars types; times are UTC without a zone.
+    """Return the schema of a Spark DataFrame in Polars types.
+
+    A ``timestamp`` has the zone of the session, or UTC if Polars does not know that zone; a
+    ``timestamp_ntz`` has none.
 
     Raises:
         QueryError: A column has a type that Arrow or Polars does not have.
     """
     found, problems = {}, []
+    zone = _known(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
     for field in frame.schema.fields:
         try:
-            arrow = to_arrow_schema(StructType([field]), timezone="UTC")
-            found[field.name] = _plain(pl.DataFrame(arrow.empty_table()).schema[field.name])
+            arrow = to_arrow_schema(StructType([field]), timezone=zone)
+            found[field.name] = pl.DataFrame(arrow.empty_table()).schema[field.name]
         except Exception as error:  # Spark and Polars each have errors of their own for this
             reason = str(error).strip().splitlines()[0]
             problems.append(f"from_spark: column {field.name!r} cannot be read: {reason}")
@@ -58,21 +63,58 @@ def frame_schema(frame: DataFrame) -> dict[str, pl.DataType]:
     return found
 
 
-def _plain(dtype: pl.DataType) -> pl.DataType:
-    return pl.Datetime("us") if isinstance(dtype, pl.Datetime) else dtype
+@cache
+def _known(zone: str | None) -> str:
+    """Return a zone of Spark's if Polars knows it, else UTC: the instants are the same."""
+    try:
+        pl.Series([0], dtype=pl.Datetime("us", zone)).dt.hour()
+    except pl.exceptions.PolarsError:
+        return "UTC"
+    return zone or "UTC"
 
 
-def stream_of_splits(spark: SparkSession, query: CompiledQuery, rows_folder: str) -> DataFrame:
+WAKE = -1
+"""The source number of files that only wake the query."""
+
+
+def stream_of_splits(
+    spark: SparkSession, query: CompiledQuery, rows_folder: str, wake_folder: str
+) -> DataFrame:
     """Return the streaming DataFrame of all sources of a query.
 
-    It is a DataFrame of splits; for a scattered query it is the user's rows as they are.
+    It is a DataFrame of splits; for a scattered query it is the user's rows as they are. With files
+    comes a folder whose new files wake the query, so that it tries files again.
     """
     if query.scattered:
         return _needed_columns(query, *query.sources[0])
     frames = [
         _splits_of(spark, query, number, source, rows_folder) for number, source in query.sources
     ]
+    if reads_files(query):
+        frames.append(_listed(spark, WAKE, wake_folder, "[!._]*", None))
     return reduce(lambda left, right: left.unionAll(right), frames)
+
+
+def reads_files(query: CompiledQuery) -> bool:
+    """Return whether a query reads files of the user's."""
+    return any(isinstance(source.reader, Files) for _, source in query.sources)
+
+
+def source_folders(frame: DataFrame) -> list[int]:
+    """Return the number under which Spark keeps the log of each streaming source of a DataFrame.
+
+    Spark reads a source that stands in a DataFrame twice once, and logs its offsets twice.
+    """
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    leaves = plan.collectLeaves()
+    found: list[Any] = []
+    numbers = []
+    for leaf in (leaves.apply(i) for i in range(leaves.size())):
+        if leaf.isStreaming():
+            same = next((i for i, other in enumerate(found) if leaf.equals(other)), None)
+            numbers.append(len(found) if same is None else same)
+            found += [leaf] if same is None else []
+    return numbers
 
 
 def _splits_of(
@@ -80,7 +122,8 @@ def _splits_of(
 ) -> DataFrame:
     reader = source.reader
     if isinstance(reader, Frame):
-        pack = _packer(number, source, needed_schema(query, number, source))
+        columns = source.schema if source.late_whole else query.columns_read(number)
+        pack = _packer(number, source, dict(columns))
         return _needed_columns(query, number, source).mapInArrow(pack, SPLIT_SCHEMA)
     if isinstance(reader, Rows):
         return _file_splits(spark, number, f"{rows_folder}/{number}", "arrow", None)
@@ -88,16 +131,11 @@ def _splits_of(
     return _file_splits(spark, number, reader.path, reader.format, reader.max_files_per_epoch)
 
 
-def needed_schema(query: CompiledQuery, number: int, source: Source) -> dict[str, pl.DataType]:
-    """Return the columns of a source that a query reads."""
-    needed = query.required[number] | {source.time}
-    return {name: dtype for name, dtype in source.schema.items() if name in needed}
-
-
 def _needed_columns(query: CompiledQuery, number: int, source: Source) -> DataFrame:
     assert isinstance(source.reader, Frame)
     assert source.reader.frame is not None
-    return source.reader.frame.select(*[f"`{c}`" for c in needed_schema(query, number, source)])
+    columns = source.schema if source.late_whole else query.columns_read(number)
+    return source.reader.frame.select(*[f"`{c}`" for c in columns])
 
 
 def write_rows(query: CompiledQuery, rows_folder: Place) -> None:
@@ -129,10 +167,22 @@ def _file_splits(
     limit: int | None,
 ) -> DataFrame:
     endings = ",".join(e for ending in EXTENSIONS[form] for e in (ending, ending.upper()))
+    return _listed(spark, number, path, f"[!._]*{{{endings}}}", limit)
+
+
+def _listed(
+    spark: SparkSession, number: int, path: str, names: str, limit: int | None
+) -> DataFrame:
+    """Return the files of a folder as splits.
+
+    Folders are looked through at every depth, since otherwise a folder ``k=v`` makes Spark take
+    the files beside it for a mistake; `belongs` drops what is too deep.
+    """
     stream = (
         spark.readStream.format("binaryFile")
         .schema(_BINARY_FILE)
-        .option("pathGlobFilter", f"[!._]*{{{endings}}}")
+        .option("pathGlobFilter", names)
+        .option("recursiveFileLookup", "true")
     )
     if limit is not None:
         stream = stream.option("maxFilesPerTrigger", limit)
@@ -164,13 +214,12 @@ def _packer(
             ("body", pa.binary()),
         ]
     )
-    time = event_time(source)
 
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         part = context.partitionId() if context else 0
         for seq, frame in enumerate(_gathered(batches, schema)):
-            highest = frame.select(time).to_series().max()
+            highest = event_times(source, frame).highest
             row = {
                 "source": number,
                 "part": part,
@@ -211,18 +260,36 @@ def rows_of_batches(
 
 
 def _frame(batches: list[pa.RecordBatch], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    frame = pl.from_arrow(pa.Table.from_batches(batches))
+    table = pa.Table.from_batches(batches).select(list(schema))
+    types = [_readable(kind) for kind in table.schema.types]
+    if types != table.schema.types:
+        table = table.cast(pa.schema(zip(table.column_names, types, strict=True)))
+    frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
-    return frame.select(
-        _converted(frame.schema[name], name, dtype) for name, dtype in schema.items()
-    )
+    return frame.cast(pl.Schema(schema))
 
 
-def _converted(found: pl.DataType, name: str, dtype: pl.DataType) -> pl.Expr:
-    column = pl.col(name)
-    if isinstance(found, pl.Datetime) and found.time_zone is not None:
-        column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-    return column.cast(dtype)
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """Return a type of Arrow in which zones that Polars does not know are UTC."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, _known(kind.tz))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_readable(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_readable(field.type)) for field in kind])
+    return kind
+
+
+def belongs(query: CompiledQuery, split: Split) -> bool:
+    """Return whether a split is for the query: a file in its folder, and not only below it."""
+    if split.source == WAKE:
+        return False
+    source = query.nodes[split.source]
+    reader = source.reader if isinstance(source, Source) else None
+    if split.path is None or not isinstance(reader, Files) or reader.partitions:
+        return True
+    relative = below(reader.path, split.path)
+    return relative is None or "/" not in relative
 
 
 def split_of_row(row: Row) -> Split:

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 
 from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
+from penstock.plan.files import Again
 from penstock.query.nodes import Files, Rows, Source
-from penstock.sources.admission import event_time
-from penstock.sources.files import local_path
+from penstock.sources.admission import event_times
+from penstock.sources.files import fits, local_path, read_one, unreadable
+from penstock.sources.formats import Schema
 
 POSITION_BITS = 31
 """A partition of a DataFrame has at most 2**31 rows in an epoch."""
@@ -29,7 +31,9 @@ POSITION_BITS = 31
 class Split:
     """One unit of input; without path, body or frame it is news of another instance's split.
 
-    A ``frame`` is rows that are already here; it is never sent.
+    A ``frame`` is rows that are already here; it is never sent. A file with a ``problem`` could not
+    be read when splits were assigned: it is not tried again in the same epoch, since the others
+    know that it has no rows.
     """
 
     source: int
@@ -39,6 +43,7 @@ class Split:
     offset: int | None = None
     rows: int | None = None
     highest: int | None = None
+    problem: str = ""
     frame: pl.DataFrame | None = None
 
     @property
@@ -60,6 +65,7 @@ class Split:
                 "offset": self.offset,
                 "rows": self.rows,
                 "highest": self.highest,
+                "problem": self.problem,
             },
         )
 
@@ -75,6 +81,7 @@ class Split:
             body=payload.body,
             rows=facts["rows"],
             highest=facts["highest"],
+            problem=facts["problem"],
         )
 
 
@@ -84,6 +91,14 @@ def file_format(source: Source) -> str:
         return source.reader.format
     assert isinstance(source.reader, Rows)
     return "arrow"
+
+
+def file_columns(query: CompiledQuery, number: int) -> dict[str, pl.DataType]:
+    """Return the columns that are read from a source's files: not those of their folders."""
+    source = query.nodes[number]
+    assert isinstance(source, Source)
+    there = {n for n, _ in source.reader.partitions} if isinstance(source.reader, Files) else set()
+    return {n: dtype for n, dtype in query.columns_read(number).items() if n not in there}
 
 
 def assign(query: CompiledQuery, splits: Iterable[Split], instances: int) -> list[Payload]:
@@ -117,10 +132,13 @@ def _row_groups(query: CompiledQuery, split: Split) -> list[Split]:
     assert isinstance(source, Source)
     if split.path is None or file_format(source) != "parquet":
         return [split]
+    path = local_path(split.path)
     try:
-        groups = _footer(local_path(split.path), source)
-    except Exception:  # unreadable: no rows for anyone; its reader reports the file
-        return [replace(split, rows=0)]
+        groups = _footer(path, source, file_columns(query, split.source))
+    except Exception as error:  # no rows for anyone; its reader reports the file
+        return [replace(split, rows=0, problem=unreadable("parquet", path, error).reason)]
+    if not groups:
+        return [replace(split, rows=0, offset=0)]
     parts, offset = [], 0
     for number, (rows, highest) in enumerate(groups):
         place = (*split.ordinal, number)
@@ -130,23 +148,47 @@ def _row_groups(query: CompiledQuery, split: Split) -> list[Split]:
     return parts
 
 
-def _footer(path: str, source: Source) -> list[tuple[int, int | None]]:
-    """Return the rows and highest time of each row group, from its statistics or its column."""
+def _footer(path: str, source: Source, schema: Schema) -> list[tuple[int, int | None]]:
+    """Return the rows and highest time of each row group, from its statistics or its columns.
+
+    Where types are not as declared, rows may be refused, and what they hold says nothing: then the
+    rows that are read tell the highest time.
+    """
     metadata = pq.read_metadata(path)
+    as_declared = fits(pl.read_parquet_schema(path), schema)
     groups: list[tuple[int, int | None]] = []
     offset = 0
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        columns = [group.column(i) for i in range(group.num_columns)]
-        time = next(column for column in columns if column.path_in_schema == source.time)
-        if time.statistics is not None and time.statistics.has_min_max:
-            highest = pl.Series([time.statistics.max]).cast(pl.Datetime("us")).to_physical()[0]
-        else:
-            rows = pl.scan_parquet(path).slice(offset, group.num_rows)
-            highest = rows.select(event_time(source).max()).collect().item()
+        highest = _highest(group, source) if as_declared else None
+        if highest is None:
+            part = (offset, group.num_rows)
+            rows = read_one("parquet", path, schema, limit=0, part=part).rows
+            highest = event_times(source, rows).highest
         groups.append((group.num_rows, highest))
         offset += group.num_rows
     return groups
+
+
+def _highest(group: pq.RowGroupMetaData, source: Source) -> int | None:
+    """Return the highest time that the statistics of a row group tell; None if they do not."""
+    if source.moment is not None:
+        return None
+    columns = [group.column(i) for i in range(group.num_columns)]
+    time = next(column for column in columns if column.path_in_schema == source.time)
+    if time.statistics is None or not time.statistics.has_min_max:
+        return None
+    dtype = source.schema[source.time]
+    highest = pl.Series([time.statistics.max], dtype=dtype, strict=False)
+    return event_times(source, highest.to_frame(source.time)).highest
+
+
+def again_splits(again: Iterable[Again]) -> list[Split]:
+    """Return the files that an epoch tries again; their place is when they were first seen."""
+    return [
+        Split(source=file.source, ordinal=(file.since_us, file.path), path=file.path)
+        for file in again
+    ]
 
 
 def scattered_splits(source: int, part: int, frame: pl.DataFrame) -> list[Split]:

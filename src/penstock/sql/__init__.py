@@ -7,6 +7,9 @@ left out in silence.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
 
 from penstock.errors import QueryError
 from penstock.query.stream import Stream
@@ -17,12 +20,12 @@ from penstock.sql.scope import Relation
 from penstock.sql.times import time_columns
 
 
-def sql(text: str, /, **tables: Stream) -> Stream:
+def sql(text: str, /, **tables: Stream | pl.DataFrame) -> Stream:
     """Return the stream of an SQL query over streams.
 
     Args:
         text: One SELECT; docs/sql.md has the grammar.
-        tables: The streams that FROM can name.
+        tables: The streams that FROM can name, and frames that they can be joined with by key.
 
     Raises:
         QueryError: Something is wrong or not supported; each mistake has its line and column.
@@ -42,7 +45,9 @@ def sql(text: str, /, **tables: Stream) -> Stream:
     penstock.errors.QueryError: the query has 1 mistake:
       1. unknown column 'sorce'; did you mean 'src'?; line 1, column 8
     """
-    problems = [problem for stream in tables.values() for problem in stream._problems]
+    _check_tables(tables)
+    streams = [table for table in tables.values() if isinstance(table, Stream)]
+    problems = [problem for stream in streams for problem in stream._problems]
     if problems:
         raise QueryError(problems=list(dict.fromkeys(problems)))
     found, statements = parse_statements(text)
@@ -55,9 +60,23 @@ def sql(text: str, /, **tables: Stream) -> Stream:
     return made.stream
 
 
-def relations(tables: Mapping[str, Stream]) -> dict[str, Relation | None]:
-    """Return streams as relations, with what is known of their event time."""
+def _check_tables(tables: Mapping[str, Any]) -> None:
+    odd = [
+        f"sql: a table is a stream or a Polars DataFrame; {name!r} is {type(table).__name__}"
+        for name, table in tables.items()
+        if not isinstance(table, Stream | pl.DataFrame)
+    ]
+    if odd:
+        raise QueryError(problems=odd)
+
+
+def relations(
+    tables: Mapping[str, Stream | pl.DataFrame],
+) -> dict[str, Relation | pl.DataFrame | None]:
+    """Return streams as relations, with what is known of their event time; frames stay."""
     return {
-        name: Relation(stream=stream, times=time_columns(stream._node))
-        for name, stream in tables.items()
+        name: table
+        if isinstance(table, pl.DataFrame)
+        else Relation(stream=table, times=time_columns(table._node))
+        for name, table in tables.items()
     }

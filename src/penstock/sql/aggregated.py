@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from penstock.query.aggregates import infer_aggregate
+from penstock.query.dialect import to_text
 from penstock.query.stream import Stream
 from penstock.query.windows import WINDOW_COLUMNS, TimeWindow, Window
-from penstock.sql.dialect import to_text
 from penstock.sql.grouping import Groups, at_position, read_groups
 from penstock.sql.outputs import Outputs, add_output, is_star, output_name, project, unaliased
 from penstock.sql.places import Mistakes
 from penstock.sql.scalars import (
+    WINDOWS,
     call_name,
     check,
     check_predicate,
@@ -28,7 +29,7 @@ from penstock.sql.scalars import (
     renamed,
 )
 from penstock.sql.scope import Relation, Scope
-from penstock.sql.times import WINDOWS
+from penstock.sql.times import read_window
 
 _ARGUMENTS = frozenset({"self", "window", "by", "rank"})
 """Names that a value cannot have in the call of `Stream.aggregate`, or before `Stream.top`."""
@@ -80,7 +81,8 @@ class _Aggregated:
     def outputs(self) -> Outputs:
         """Return the SELECT list over the columns of the aggregate."""
         for item in self.select.expressions:
-            self._name_value(item)
+            if not refuse_parts(item, Mistakes(text=self.mistakes.text)):
+                self._name_value(item)
         outputs: Outputs = {}
         for item in self.select.expressions:
             if is_star(item):
@@ -153,13 +155,18 @@ class _Aggregated:
             if call_name(part) in WINDOWS:
                 self.mistakes.add("a window has two ends; select window_start, window_end", part)
             return None
-        mine = [self._text(a) for a in part.expressions]
-        if base != call_name(self.groups.call) or (
-            mine and mine != [self._text(a) for a in self.groups.call.expressions]
-        ):
+        same = not part.expressions or self._is_the_window(base, part)
+        if base != call_name(self.groups.call) or not same:
             wanted = to_text(self.groups.call)
             self.mistakes.add(f"{part.name} is not of the window in GROUP BY: {wanted}", part)
         return f"window_{end}"
+
+    def _is_the_window(self, name: str, part: exp.Expr) -> bool:
+        """Return whether the arguments of ``TUMBLE_START`` and its kin say the same window."""
+        quiet = Mistakes(text=self.mistakes.text)
+        call = exp.Anonymous(this=name, expressions=[a.copy() for a in part.expressions])
+        meant = read_window(call, self.scope, lambda c: self.scope.resolve(c, quiet), quiet)
+        return self.groups.window is None or meant == self.groups.window
 
     def _text(self, node: exp.Expr) -> str:
         quiet = Mistakes(text=self.mistakes.text)

@@ -12,11 +12,16 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
+from penstock.query.dialect import to_text
 from penstock.query.expressions import ExpressionProblem, infer, parse
-from penstock.sql.dialect import to_text
 from penstock.sql.places import Mistakes
 
-_SINK_OPTIONS = {"parquet": {"format", "path", "ordered"}, "console": {"format", "rows", "ordered"}}
+STILL_FORMATS = ("parquet", "csv", "ndjson", "arrow")
+_OWN_NAMES = {exp.FileFormatProperty: "format", exp.SchemaCommentProperty: "comment"}
+_SINK_OPTIONS = {
+    "parquet": {"format", "path", "ordered", "mode"},
+    "console": {"format", "rows", "ordered"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,11 @@ class Declaration:
     def is_sink(self) -> bool:
         """Whether the declaration is enough to write to the table."""
         return self.format == "console" or (self.format == "parquet" and "path" in self.options)
+
+    @property
+    def is_still(self) -> bool:
+        """Whether the declaration is enough to read the table when the query is built."""
+        return self.format in STILL_FORMATS and "path" in self.options
 
     @staticmethod
     def console() -> Declaration:
@@ -62,8 +72,9 @@ def read_declaration(statement: exp.Create, mistakes: Mistakes) -> Declaration:
     table = schema.this if isinstance(schema, exp.Schema) else schema
     columns = _columns(schema.expressions if isinstance(schema, exp.Schema) else [], mistakes)
     declared = Declaration(name=table.name, columns=columns, options=_options(statement, mistakes))
-    if "time" not in declared.options and declared.is_sink:
-        declared.refuse_options(_SINK_OPTIONS[declared.format], table, mistakes)
+    if "time" not in declared.options and (declared.is_sink or declared.is_still):
+        known = _SINK_OPTIONS.get(declared.format, {"format", "path"})
+        declared.refuse_options(known, table, mistakes)
     return declared
 
 
@@ -71,10 +82,15 @@ def _options(statement: exp.Create, mistakes: Mistakes) -> dict[str, Any]:
     properties = statement.args.get("properties")
     found: dict[str, Any] = {}
     for item in properties.expressions if properties else ():
-        value = item.this if isinstance(item, exp.FileFormatProperty) else item.args.get("value")
-        name = "format" if isinstance(item, exp.FileFormatProperty) else item.name.lower()
+        own = _OWN_NAMES.get(type(item))  # some options have a class of their own in the parser
+        value = item.args.get("value") if own is None else item.this
+        name = own or item.name.lower()
         if isinstance(value, exp.Literal | exp.Boolean | exp.Neg):
             found[name] = value.to_py()
+        elif isinstance(value, exp.Array | exp.Tuple | exp.Paren) and all(
+            isinstance(one, exp.Literal) for one in value.expressions or [value.this]
+        ):
+            found[name] = [one.to_py() for one in value.expressions or [value.this]]
         else:
             mistakes.refuse(f"{type(item).__name__} in CREATE TABLE", item)
     return found
@@ -92,7 +108,7 @@ def _columns(parts: list[exp.Expr], mistakes: Mistakes) -> dict[str, pl.DataType
         for constraint in part.args.get("constraints") or ():
             mistakes.refuse(f"{to_text(constraint)} in CREATE TABLE", part)
         try:
-            found[part.name] = infer(parse(f"CAST(NULL AS {to_text(part.args['kind'])})"), {})
+            found[part.name] = infer(parse(f"CAST(NULL AS {to_text(part.args['kind'])})", {}), {})
         except ExpressionProblem as problem:
             mistakes.add(f"column {part.name!r}: {problem}", part)
     return found if len(mistakes) == before else None

@@ -1,57 +1,36 @@
-"""The SQL that Penstock reads: PostgreSQL's grammar, with the functions of Polars.
+"""The statements of an SQL text, and what is wrong with a text that is none.
 
-Law: a call keeps the name and the arguments that the user wrote. sqlglot would translate functions
-between databases (``LOG10(x)`` to ``LOG(10, x)``, which Polars reads another way round), so this
-dialect knows the names of none.
+Law: what cannot be read is complained about at its line and column.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.postgres import Postgres
-from sqlglot.generators.postgres import PostgresGenerator
-from sqlglot.parsers.postgres import PostgresParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from penstock.errors import QueryError
+from penstock.query.dialect import PenstockSql
+from penstock.query.functions import unknown_function
 from penstock.sql.places import Text
 
-_SYNTAX = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "TRIM", "SUBSTRING")
-"""Functions with a grammar of their own."""
-
-
-class PenstockSql(Postgres):
-    """The dialect, for reading and for writing expressions that Polars reads."""
-
-    NULL_ORDERING = "nulls_are_last"
-
-    class Parser(PostgresParser):
-        """Keeps function calls as they are written."""
-
-        FUNC_TOKENS = PostgresParser.FUNC_TOKENS | {TokenType.SESSION}
-        FUNCTIONS: ClassVar[dict[str, Any]] = {}
-        FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            name: PostgresParser.FUNCTION_PARSERS[name] for name in _SYNTAX
-        }
-        NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
-            "CASE": PostgresParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
-        }
-
-    class Generator(PostgresGenerator):
-        """Writes what Polars reads."""
-
-        TRANSFORMS: ClassVar[dict[Any, Any]] = {
-            **PostgresGenerator.TRANSFORMS,
-            exp.TryCast: lambda self, node: self.func("TRY_CAST", _cast_body(self, node)),
-        }
-
-
-def _cast_body(generator: Any, node: exp.TryCast) -> str:
-    return f"{generator.sql(node, 'this')} AS {generator.sql(node, 'to')}"
+_STATEMENTS = ("SELECT", "WITH", "CREATE", "INSERT", "VALUES", "FROM")
+_OTHER_STATEMENTS = (
+    "DROP", "DELETE", "UPDATE", "ALTER", "MERGE", "SET", "USE", "SHOW", "DESCRIBE", "DESC",
+    "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK", "COPY", "TRUNCATE", "PRAGMA", "GRANT", "CACHE",
+    "REFRESH", "ANALYZE", "REPLACE", "CALL",
+)  # fmt: skip
+_CLAUSES = {word: word for word in ("FROM", "WHERE", "HAVING", "LIMIT", "JOIN", "SELECT")}
+_CLAUSES |= {word: f"{word} BY" for word in ("GROUP", "ORDER")}
+_CLAUSES |= {"GROUPBY": "GROUP BY", "ORDERBY": "ORDER BY", "UNION": "UNION ALL"}
+"""Words that clauses begin with, right or wrong, and how they are written."""
+_FORGOTTEN = "is a comma, an operator or a quote missing before it?"
+_OPENING = (TokenType.L_PAREN, TokenType.SEMICOLON)
 
 
 def parse_statements(sql: str) -> tuple[Text, list[exp.Expr]]:
@@ -65,6 +44,7 @@ def parse_statements(sql: str) -> tuple[Text, list[exp.Expr]]:
     """
     try:
         tokens = sqlglot.tokenize(sql, read=PenstockSql)
+        _check_statements(tokens, sql)
         statements = sqlglot.parse(sql, read=PenstockSql)
     except sqlglot.errors.ParseError as error:
         raise QueryError(problems=[_complaint(found) for found in error.errors]) from error
@@ -78,6 +58,30 @@ def parse_statements(sql: str) -> tuple[Text, list[exp.Expr]]:
         raise QueryError(problems=(problem,))
     found = [s for s in statements if s is not None and not isinstance(s, exp.Semicolon)]
     return text, found
+
+
+def _check_statements(tokens: list[Token], sql: str) -> None:
+    """Raise `QueryError` for statements that begin with a word that begins none."""
+    found = []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        begins = before is None or before.token_type == TokenType.SEMICOLON
+        said = _misbegun(token) if begins else None
+        if said:
+            found.append(f"{said}; {Text(sql=sql, tokens=()).place(token.start)}")
+    if found:
+        raise QueryError(problems=found)
+
+
+def _misbegun(token: Token) -> str | None:
+    """Return what is wrong with the first word of a statement."""
+    word = token.text.upper().split(" ")[0]
+    if word in _OTHER_STATEMENTS:
+        return f"{word} is not supported: write SELECT, or in a file CREATE, INSERT INTO or SELECT"
+    if word in _STATEMENTS or token.token_type in _OPENING:
+        return None
+    near = difflib.get_close_matches(word, _STATEMENTS, n=1)
+    hint = f"did you mean {near[0]}?" if near else "write SELECT"
+    return f"unknown statement {token.text!r}; {hint}"
 
 
 def _unpaired(text: Text) -> list[tuple[int, str]]:
@@ -95,7 +99,7 @@ def _unpaired(text: Text) -> list[tuple[int, str]]:
 
 def _unclosed(sql: str) -> int:
     """Return where the quote or comment begins that is never closed."""
-    begins = [i for i, c in enumerate(sql) if c in "'\"$/" and sql[i - 1 : i] != c]
+    begins = [i for i, c in enumerate(sql) if c in "'\"`$/" and sql[i - 1 : i] != c]
     return max((i for i in begins if _is_whole(sql[:i])), default=0)
 
 
@@ -116,15 +120,26 @@ def _words(tokens: list[Token]) -> Iterator[tuple[int, str]]:
 def _complaint(found: dict[str, Any]) -> str:
     seen = found["highlight"] or ""
     column = max(1, found["col"] - len(seen) + 1)
-    what = str(found["description"]).rstrip(".").replace("<class 'sqlglot.expressions.", "<'")
     near = f" at {seen!r}" if seen else ""
+    what = _in_words(str(found["description"]), seen, str(found["start_context"]))
     return f"cannot read the SQL{near}: {what}; line {found['line']}, column {column}"
 
 
-def to_text(node: exp.Expr) -> str:
-    """Return an expression as SQL text that Polars reads.
-
-    >>> to_text(sqlglot.parse_one("Log10(x)  + 1", read=PenstockSql))
-    'Log10(x) + 1'
-    """
-    return node.sql(dialect=PenstockSql, normalize_functions=False)
+def _in_words(said: str, seen: str, before: str) -> str:
+    """Return what sqlglot complains about, in words of SQL; ``before`` is the text before."""
+    if re.search(r"\bwindow\s*\([^()]*$", before, re.IGNORECASE):
+        return unknown_function("window")
+    if found := re.match(r"Expecting ([()\]])", said):
+        return f"a {found[1]!r} is missing"
+    if said.startswith("Required keyword"):
+        return "something is missing here"
+    if said.startswith("Expected table name"):
+        return "the name of a table is missing"
+    if found := re.match(r"Expected (\w+) after (\w+)", said):
+        return f"{found[2]} needs {found[1]}"
+    if seen == ")":
+        return "it has no partner"
+    word = before.split()[-1].upper() if before.split() else ""
+    near = [_CLAUSES[found] for found in difflib.get_close_matches(word, _CLAUSES, n=1, cutoff=0.7)]
+    hint = f"did you mean {near[0]} before it?" if near and near[0] != word else _FORGOTTEN
+    return f"it is not expected here; {hint}"

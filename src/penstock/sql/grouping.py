@@ -11,14 +11,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from penstock.query.dialect import to_text
 from penstock.query.windows import WINDOW_COLUMNS, Window
-from penstock.sql.dialect import to_text
 from penstock.sql.outputs import is_star, output_name, unaliased
 from penstock.sql.places import Mistakes
 from penstock.sql.scalars import check, has_aggregate, refuse_parts, renamed
 from penstock.sql.scope import Scope
 from penstock.sql.times import is_window, read_window
 
+_NO_END = "an aggregate over a stream has no end"
 _WINDOW_HINT = (
     "GROUP BY needs a window: TUMBLE(time, size), HOP(time, size, advance), SESSION(time, gap) "
     "or COUNT_WINDOW(rows)"
@@ -42,7 +43,9 @@ def read_groups(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Groups 
         clause = select.args.get("having") or next(
             i for i in select.expressions if has_aggregate(i)
         )
-        mistakes.add(f"an aggregate over a stream has no end; {_WINDOW_HINT}", clause)
+        rows = isinstance(clause, exp.Having) and not has_aggregate(select)
+        what = "HAVING is for groups; WHERE is for rows" if rows else _NO_END
+        mistakes.add(f"{what}; {_WINDOW_HINT}", clause)
         return None
     _refuse_sets(group, mistakes)
     items = [_meant(item, select, scope, mistakes) for item in group.expressions]

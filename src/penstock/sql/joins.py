@@ -1,8 +1,8 @@
 """JOIN: two streams with equal keys, within a band of time.
 
 Law: the result has the pairs for which ON is true, and for outer joins the rows without one, as the
-stream's own `join` and `product` give them. A stream joined with itself stays one stream, so that
-no row pairs with itself.
+stream's own `join` and `product` give them. A row pairs with itself where ON lets it, however the
+query says that both sides are the same stream.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import count
 import polars as pl
 from sqlglot import exp
 
+from penstock.query.dialect import to_text
 from penstock.query.stream import Stream
 from penstock.sql.bands import Band, tightest
 from penstock.sql.conditions import Conditions, Key, take_apart_on
-from penstock.sql.dialect import to_text
 from penstock.sql.places import Mistakes
 from penstock.sql.scalars import check_predicate, renamed
 from penstock.sql.scope import Scope, Table, Times
@@ -36,7 +36,7 @@ def join_scopes(left: Scope, right: Scope, join: exp.Join, mistakes: Mistakes) -
     swapped = join.side == "RIGHT"
     if swapped:
         left, right = right, left
-    conditions = _conditions(left, right, join, mistakes)
+    conditions = take_apart_on(join.args.get("on"), left, right, mistakes)
     if conditions is None:
         return None
     band = _closed_band(conditions, join, left, right, mistakes)
@@ -52,21 +52,16 @@ def join_scopes(left: Scope, right: Scope, join: exp.Join, mistakes: Mistakes) -
 
 def _supported(join: exp.Join, mistakes: Mistakes) -> bool:
     kind = " ".join(part for part in (join.method, join.side, join.kind) if part)
+    using = join.args.get("using")
     if join.method or join.kind not in ("", "INNER", "OUTER") or join.side not in _HOW:
         mistakes.refuse(f"{kind} JOIN", join, "write JOIN … ON")
-    elif not join.args.get("on") and not join.args.get("using"):
+    elif using and join.side:
+        mistakes.add(f"USING has no place for a time band; {_BAND_HINT}; write ON", using[0])
+    elif not join.args.get("on"):
         mistakes.add("a join without a condition is not supported; write JOIN … ON", join)
     else:
         return True
     return False
-
-
-def _conditions(left: Scope, right: Scope, join: exp.Join, mistakes: Mistakes) -> Conditions | None:
-    using = join.args.get("using")
-    if not using:
-        return take_apart_on(join.args.get("on"), left, right, mistakes)
-    mistakes.add(f"USING has no place for a time band; {_BAND_HINT}; write ON", using[0])
-    return None
 
 
 def _closed_band(
@@ -80,7 +75,10 @@ def _closed_band(
         one_sided = "; this one has no end on one side" if conditions.bands else ""
         times = [f"{t.alias}.{name}" for s in (left, right) for t in s.tables for name in t.times]
         named = f"; event times: {', '.join(times)}" if times else ""
-        mistakes.add(f"{_BAND_HINT}{one_sided}{named}", join)
+        using = join.args.get("using")
+        at = using[0] if using else join
+        how = "USING has no place for a time band; write it in WHERE: " if using else ""
+        mistakes.add(f"{how}{_BAND_HINT}{one_sided}{named}", at)
         return None
     return band
 
@@ -162,7 +160,7 @@ class _Join:
         within = timedelta(microseconds=self.within_us)
         if not keyed.left_on:
             return keyed.left.product(
-                keyed.right, where=where or "TRUE", within=within, suffix=suffix
+                keyed.right, where=where or "TRUE", within=within, suffix=suffix, self_pairs=True
             )
         return keyed.left.join(
             keyed.right,
@@ -173,6 +171,7 @@ class _Join:
             where=where or None,
             how=self.how,
             suffix=suffix,
+            self_pairs=True,
         )
 
     def _slack(self) -> int:

@@ -31,6 +31,8 @@ def output_name(item: exp.Expr) -> str | None:
         return item.alias
     if isinstance(item, exp.Column):
         return item.name
+    if isinstance(item, exp.Dot):
+        return str(item.expression.name)
     if isinstance(item, exp.Cast | exp.Filter | exp.Paren):
         return output_name(item.this)
     return call_name(item) or None

@@ -6,14 +6,17 @@ all other parts are still checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import polars as pl
 from sqlglot import exp
 
+from penstock.query.dialect import to_text
 from penstock.query.stream import Stream
 from penstock.sql.aggregated import is_aggregated, select_groups
-from penstock.sql.dialect import to_text
+from penstock.sql.fields import split_fields
 from penstock.sql.joins import join_scopes
+from penstock.sql.lookups import join_still
 from penstock.sql.outputs import (
     Outputs,
     add_output,
@@ -34,11 +37,13 @@ from penstock.sql.scalars import (
     refuse_parts,
     renamed,
 )
-from penstock.sql.scope import Relation, Scope, single, unknown_table
+from penstock.sql.scope import Relation, Scope, Still, single, unknown_table
 from penstock.sql.times import names_event_time
+from penstock.sql.where import is_inner, take_from_where, use_as_on
+from penstock.sql.window_tables import group_by_window
 
-Tables = Mapping[str, Relation | None]
-"""What FROM can name; a relation that failed is None."""
+Tables = Mapping[str, Relation | pl.DataFrame | None]
+"""What FROM can name: streams and tables that stand still; one that failed is None."""
 
 
 def translate(
@@ -76,13 +81,23 @@ def _with(node: exp.Expr, tables: Tables, mistakes: Mistakes) -> Tables:
 def _select(
     select: exp.Select, tables: Tables, mistakes: Mistakes, outermost: bool
 ) -> Relation | None:
+    if not group_by_window(select, mistakes):
+        return None
     grouped = is_aggregated(select)
     refuse_clauses(select, mistakes, top=outermost and grouped)
     scope = _from(select, tables, mistakes)
     if scope is None:
         return None
+    for part in _after_from(select):
+        split_fields(part, scope.tables)
     scope = _where(select, scope, mistakes)
     return select_groups(select, scope, mistakes) if grouped else _plain(select, scope, mistakes)
+
+
+def _after_from(select: exp.Select) -> list[exp.Expr]:
+    """Return the parts of a SELECT that name columns of FROM."""
+    clauses = [select.args.get(name) for name in ("where", "group", "having", "order")]
+    return [*select.expressions, *[clause for clause in clauses if clause is not None]]
 
 
 def _from(select: exp.Select, tables: Tables, mistakes: Mistakes) -> Scope | None:
@@ -91,6 +106,10 @@ def _from(select: exp.Select, tables: Tables, mistakes: Mistakes) -> Scope | Non
         mistakes.add("SELECT needs a FROM", select)
         return None
     scope = _table(clause.this, tables, mistakes)
+    if isinstance(scope, Still):
+        alias = scope.tables[0].alias
+        mistakes.add(f"{alias!r} is a table, not a stream; FROM a stream JOIN {alias}", clause.this)
+        scope = None
     for join in select.args.get("joins") or ():
         right = _table(join.this, tables, mistakes)
         if scope is None or right is None:
@@ -100,11 +119,27 @@ def _from(select: exp.Select, tables: Tables, mistakes: Mistakes) -> Scope | Non
             mistakes.add(f"two tables are called {alias!r}; give one an alias", join.this)
             scope = None
         else:
-            scope = join_scopes(scope, right, join, mistakes)
+            scope = _joined(select, join, scope, right, mistakes)
     return scope
 
 
-def _table(node: exp.Expr, tables: Tables, mistakes: Mistakes) -> Scope | None:
+def _joined(
+    select: exp.Select, join: exp.Join, left: Scope, right: Scope | Still, mistakes: Mistakes
+) -> Scope | None:
+    before = len(mistakes)
+    if is_inner(join) or isinstance(right, Still):
+        use_as_on(join, left, right, mistakes)
+    take_from_where(select, join, left, right, mistakes)
+    if join.args.get("on") is not None:
+        split_fields(join.args["on"], (*left.tables, *right.tables))
+    if len(mistakes) > before:
+        return None
+    if isinstance(right, Still):
+        return join_still(left, right, join, mistakes)
+    return join_scopes(left, right, join, mistakes)
+
+
+def _table(node: exp.Expr, tables: Tables, mistakes: Mistakes) -> Scope | Still | None:
     if refuse_from(node, mistakes):
         return None
     if isinstance(node, exp.Subquery):
@@ -114,7 +149,7 @@ def _table(node: exp.Expr, tables: Tables, mistakes: Mistakes) -> Scope | None:
         mistakes.add(unknown_table(node.name, list(tables)), node)
         return None
     found = tables[node.name]
-    return single(node.alias or node.name, found) if found else None
+    return None if found is None else single(node.alias or node.name, found)
 
 
 def _where(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Scope:
@@ -136,6 +171,8 @@ def _where(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Scope:
 
 def _plain(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Relation | None:
     before = len(mistakes)
+    if not select.expressions:
+        mistakes.add("SELECT needs columns; write SELECT * for all", select)
     outputs: Outputs = {}
     for item in select.expressions:
         if is_star(item):
@@ -156,12 +193,14 @@ def _plain(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Relation | N
 
 
 def _union(node: exp.Union, tables: Tables, mistakes: Mistakes) -> Relation | None:
-    parts = [translate(p, tables, mistakes, outermost=False) for p in _parts(node, mistakes)]
-    first = parts[0]
-    others = [p for p in parts[1:] if p is not None]
-    if first is None or len(others) + 1 < len(parts):
+    head, *rest = _parts(node, mistakes)
+    first = translate(head, tables, mistakes, outermost=False)
+    names = list(first.stream.schema) if first else []
+    parts = [translate(_named(p, names), tables, mistakes, outermost=False) for p in rest]
+    others = [p for p in parts if p is not None]
+    if first is None or len(others) < len(parts):
         return None
-    width = len(first.stream.schema)
+    width = len(names)
     for other in others:
         if len(other.stream.schema) != width:
             found = len(other.stream.schema)
@@ -182,6 +221,17 @@ def _parts(node: exp.Expr, mistakes: Mistakes) -> list[exp.Expr]:
         mistakes.refuse("UNION", at, "write UNION ALL, and dedup in Python")
     refuse_clauses(node, mistakes, top=False)
     return [*_parts(node.this, mistakes), *_parts(node.expression, mistakes)]
+
+
+def _named(part: exp.Expr, names: Sequence[str]) -> exp.Expr:
+    """Return a later part of a union whose expressions have names; the first one's count anyway."""
+    items = part.expressions if isinstance(part, exp.Select) else []
+    if len(items) != len(names) or any(is_star(item) for item in items):
+        return part
+    for item, name in zip(list(items), names, strict=True):
+        if output_name(item) is None:
+            item.replace(exp.alias_(item.copy(), name, quoted=True))
+    return part
 
 
 def _like(first: Relation, other: Relation) -> Relation:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from penstock.query.dialect import WINDOW_TABLES
 from penstock.sql.places import Mistakes
 
 _TRANSLATED: dict[type[exp.Expr], set[str]] = {
@@ -84,7 +85,9 @@ def refuse_from(node: exp.Expr, mistakes: Mistakes) -> bool:
     elif not isinstance(node, exp.Table | exp.Subquery):
         mistakes.refuse(f"{type(node).__name__.upper()} in FROM", node)
     elif isinstance(node.this, exp.Anonymous):
-        hint = "windows are written in GROUP BY" if "TUMBLE" in node.sql().upper() else ""
+        called = node.this.sql().upper()
+        windowed = any(name in called for name in WINDOW_TABLES)
+        hint = "windows are written in GROUP BY: TUMBLE(time, size)" if windowed else ""
         mistakes.refuse("a table function", node.this, hint)
     else:
         for name, value in node.args.items():

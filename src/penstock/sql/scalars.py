@@ -9,45 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import polars as pl
+import sqlglot
 from sqlglot import exp
 
+from penstock.query.dialect import PenstockSql, to_text
 from penstock.query.expressions import ExpressionProblem, infer_row_wise, parse
-from penstock.sql.dialect import to_text
+from penstock.query.functions import AGGREGATE_NAMES, WrongCall, check_call
 from penstock.sql.places import CLOCKS, Mistakes
 
-AGGREGATES = frozenset(
-    {
-        "approx_count_distinct",
-        "approx_distinct",
-        "approx_percentile",
-        "approx_quantile",
-        "array_agg",
-        "avg",
-        "corr",
-        "count",
-        "covar",
-        "covar_pop",
-        "covar_samp",
-        "first",
-        "first_value",
-        "last",
-        "last_value",
-        "max",
-        "median",
-        "min",
-        "quantile_cont",
-        "quantile_disc",
-        "stddev",
-        "stddev_samp",
-        "stdev",
-        "stdev_samp",
-        "string_agg",
-        "sum",
-        "var",
-        "var_samp",
-        "variance",
-    }
-)
+WINDOWS = ("tumble", "hop", "session", "count_window")
 _CLOCK_NAMES = frozenset({"now", "random", "rand", "uuid", "gen_random_uuid"})
 Infer = Callable[[pl.Expr, Mapping[str, pl.DataType]], pl.DataType]
 
@@ -56,7 +26,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Return whether a node is a call of an aggregate, perhaps with FILTER."""
     if isinstance(node, exp.Filter):
         return is_aggregate(node.this)
-    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATE_NAMES
 
 
 def has_aggregate(node: exp.Expr) -> bool:
@@ -73,6 +43,12 @@ def call_name(node: exp.Expr) -> str:
     return node.name.lower() if isinstance(node, exp.Anonymous) else ""
 
 
+def is_of_window(name: str) -> bool:
+    """Return whether a function is about windows: TUMBLE, TUMBLE_END, EVENT_TIME and so on."""
+    base, _, end = name.rpartition("_")
+    return name in (*WINDOWS, "event_time") or (base in WINDOWS and end in ("start", "end"))
+
+
 def refuse_parts(node: exp.Expr, mistakes: Mistakes) -> bool:
     """Note the parts of an expression that can't be translated; return whether there are any."""
     before = len(mistakes)
@@ -81,6 +57,11 @@ def refuse_parts(node: exp.Expr, mistakes: Mistakes) -> bool:
             mistakes.refuse("a subquery in an expression", part, "write a JOIN")
         elif isinstance(part, exp.Window):
             mistakes.refuse("OVER", mistakes.text.after(part, "OVER"), "use GROUP BY with a window")
+        elif isinstance(part, exp.Distinct) and (len(part.expressions) > 1 or part.find(exp.Star)):
+            hint = "write one column, such as concat_ws('|', a, b)"
+            mistakes.refuse("DISTINCT of several columns", part, hint)
+        elif isinstance(part, exp.Star) and call_name(part.parent or part) not in ("", "count"):
+            mistakes.refuse(f"{call_name(part.parent or part)}(*)", part, "name a column")
         elif isinstance(part, exp.Parameter | exp.Placeholder):
             mistakes.refuse("a parameter", part, "put the value into the text")
         elif type(part) in CLOCKS or call_name(part) in _CLOCK_NAMES:
@@ -88,7 +69,16 @@ def refuse_parts(node: exp.Expr, mistakes: Mistakes) -> bool:
             mistakes.refuse(
                 name, part, "a continuous query gives the same rows when it is replayed"
             )
+        elif (name := call_name(part)) and not is_of_window(name):
+            _note_wrong_call(name, part, mistakes)
     return len(mistakes) > before
+
+
+def _note_wrong_call(name: str, call: exp.Expr, mistakes: Mistakes) -> None:
+    try:
+        check_call(name, len(call.expressions))
+    except WrongCall as problem:
+        mistakes.add(str(problem), call)
 
 
 def renamed(node: exp.Expr, name: Callable[[exp.Column], str | None]) -> exp.Expr:
@@ -100,7 +90,7 @@ def renamed(node: exp.Expr, name: Callable[[exp.Column], str | None]) -> exp.Exp
             return part if found is None else column(found)
         return part
 
-    return _plain(node).transform(change, copy=False)
+    return node.copy().transform(change, copy=False)
 
 
 def column(name: str) -> exp.Column:
@@ -110,32 +100,11 @@ def column(name: str) -> exp.Column:
 
 def _needs_quotes(name: str) -> bool:
     try:
-        read = pl.sql_expr(name)
-    except (pl.exceptions.PolarsError, ValueError):
+        read = sqlglot.parse_one(name, read=PenstockSql)
+        plain = pl.sql_expr(name).meta.is_column()
+    except (sqlglot.errors.SqlglotError, pl.exceptions.PolarsError, ValueError):
         return True
-    return not (read.meta.is_column() and read.meta.output_name() == name)
-
-
-def _plain(node: exp.Expr) -> exp.Expr:
-    """Return an expression without what Polars reads in another way than the standard.
-
-    ``x IS TRUE`` is null for null there, and ``x IS DISTINCT FROM y OR z`` ends after ``z``.
-    """
-    holder = exp.Paren(this=node.copy())
-    odd = list(holder.find_all(exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ))
-    for part in reversed(odd):  # the inner ones come last
-        if not isinstance(part, exp.Is):
-            part.replace(exp.Paren(this=part.copy()))
-        elif isinstance(part.expression, exp.Boolean):
-            part.replace(_is_truth(part, bool(part.expression.this)))
-    found: exp.Expr = holder.this
-    return found
-
-
-def _is_truth(part: exp.Is, wanted: bool) -> exp.Expr:
-    other = exp.Boolean(this=not wanted)
-    filled = exp.Anonymous(this="coalesce", expressions=[part.this.copy(), other])
-    return filled if wanted else exp.Paren(this=exp.Not(this=filled))
+    return not (plain and isinstance(read, exp.Column) and to_text(read) == name)
 
 
 def check(
@@ -147,7 +116,7 @@ def check(
 ) -> pl.DataType | None:
     """Return the type of a resolved expression, or note what is wrong with it at its place."""
     try:
-        return infer(parse(to_text(resolved)), schema)
+        return infer(parse(to_text(resolved), schema), schema)
     except ExpressionProblem as problem:
         mistakes.add(str(problem), node)
         return None
@@ -169,6 +138,6 @@ def check_predicate(
 ) -> bool:
     """Return whether a resolved expression is a predicate, or note what is wrong with it."""
     dtype = check(node, resolved, schema, mistakes)
-    if dtype is not None and dtype not in (pl.Boolean(), pl.Null()):
+    if dtype is not None and dtype != pl.Boolean():
         mistakes.add(f"{clause} must be true or false; it is {dtype}", node)
     return dtype == pl.Boolean()

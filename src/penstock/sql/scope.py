@@ -6,18 +6,18 @@ ambiguous names are mistakes, never guesses.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 from sqlglot import exp
 
-from penstock.query.expressions import unknown_column
+from penstock.query.expressions import nearest, unknown_column
 from penstock.query.stream import Stream
 from penstock.sql.places import Mistakes
 
 Times = frozenset[str]
+_BOUNDS = "; the bounds of a window are window_start and window_end"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +43,10 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """The tables of a FROM clause over one stream.
+class Names:
+    """The tables of a FROM clause."""
 
-    The event time of the stream is the greatest of one column of each set in ``times``; with no
-    sets it has no name.
-    """
-
-    stream: Stream
     tables: tuple[Table, ...]
-    times: tuple[Times, ...] = ()
 
     def resolve(self, column: exp.Column, mistakes: Mistakes) -> str | None:
         """Return the column of the stream that a name stands for, or note the mistake."""
@@ -63,20 +57,31 @@ class Scope:
         if owner:
             table = self.table(owner)
             if table is None:
-                mistakes.add(unknown_table(owner, [t.alias for t in self.tables]), column)
+                said = unknown_table(owner, [t.alias for t in self.tables])
+                mistakes.add(said + (_BOUNDS if owner == "window" else ""), column)
                 return None
             tables: tuple[Table, ...] = (table,)
         else:
             tables = self.tables
         found = {t.columns[name]: t.alias for t in tables if name in t.columns}
         if not found:
-            mistakes.add(unknown_column(name, _names(tables)), column)
+            mistakes.add(unknown_column(name, _names(tables)) + self._hint(column), column)
             return None
         if len(found) > 1:
             choices = " or ".join(f"{alias}.{name}" for alias in found.values())
             mistakes.add(f"column {name!r} is ambiguous; write {choices}", column)
             return None
         return next(iter(found))
+
+    def _hint(self, column: exp.Column) -> str:
+        """Return what may be behind a column that there is not."""
+        owner = column.table
+        if owner and self.has(owner):
+            return f"; {owner!r} is a table here; the field of a column is ({owner}).{column.name}"
+        if column.name == "window":
+            return _BOUNDS
+        quoted = column.this.args.get("quoted") and not owner
+        return f"; a text has single quotes: {column.name!r}" if quoted else ""
 
     def table(self, alias: str) -> Table | None:
         """Return the table with an alias."""
@@ -85,6 +90,35 @@ class Scope:
     def has(self, name: str) -> bool:
         """Return whether a name without a table is a column."""
         return any(name in t.columns for t in self.tables)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Still(Names):
+    """A table that stands still: its rows are there when the query is built."""
+
+    frame: pl.DataFrame
+
+    @property
+    def schema(self) -> Mapping[str, pl.DataType]:
+        """The types of its columns."""
+        return self.frame.schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope(Names):
+    """The tables of a FROM clause over one stream.
+
+    The event time of the stream is the greatest of one column of each set in ``times``; with no
+    sets it has no name.
+    """
+
+    stream: Stream
+    times: tuple[Times, ...] = ()
+
+    @property
+    def schema(self) -> Mapping[str, pl.DataType]:
+        """The types of the stream's columns."""
+        return self.stream.schema
 
     def time_names(self) -> list[str]:
         """Return how the event time can be written."""
@@ -101,11 +135,14 @@ class Scope:
         return sql if len(self.tables) == 1 else f"{alias}.{sql}"
 
 
-def single(alias: str, relation: Relation) -> Scope:
+def single(alias: str, given: Relation | pl.DataFrame) -> Scope | Still:
     """Return the scope of one table."""
-    columns = {name: name for name in relation.stream.schema}
-    table = Table(alias=alias, columns=columns, times=relation.times)
-    return Scope(stream=relation.stream, tables=(table,), times=(relation.times,))
+    if isinstance(given, pl.DataFrame):
+        columns = {name: name for name in given.columns}
+        return Still(frame=given, tables=(Table(alias=alias, columns=columns),))
+    columns = {name: name for name in given.stream.schema}
+    table = Table(alias=alias, columns=columns, times=given.times)
+    return Scope(stream=given.stream, tables=(table,), times=(given.times,))
 
 
 def unknown_table(name: str, known: list[str]) -> str:
@@ -114,8 +151,8 @@ def unknown_table(name: str, known: list[str]) -> str:
     >>> unknown_table("cals", ["calls", "towers"])
     "unknown table 'cals'; did you mean 'calls'?"
     """
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"tables: {', '.join(known) or 'none'}"
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"tables: {', '.join(known) or 'none'}"
     return f"unknown table {name!r}; {hint}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import polars as pl
 from sqlglot import exp
 
 from penstock.errors import QueryError
@@ -20,6 +21,7 @@ from penstock.sql.places import Mistakes
 from penstock.sql.query import translate
 from penstock.sql.scalars import column
 from penstock.sql.scope import Relation, unknown_table
+from penstock.sql.still import read_still
 from penstock.sql.times import time_columns
 
 _READERS: dict[str, Callable[..., Stream]] = {
@@ -28,7 +30,25 @@ _READERS: dict[str, Callable[..., Stream]] = {
     "ndjson": read_ndjson,
     "arrow": read_arrow,
 }
-_SOURCE_OPTIONS = ("time", "delay", "idle", "max_files_per_epoch")
+_SOURCE_OPTIONS = (
+    "time",
+    "delay",
+    "idle",
+    "max_files_per_epoch",
+    "patience",
+    "partitions",
+    "late",
+)
+_CSV_OPTIONS = (
+    "separator",
+    "null_values",
+    "encoding",
+    "header",
+    "quote",
+    "comment",
+    "skip_rows",
+    "decimal_comma",
+)
 
 
 def load_script(text: str) -> Sinks:
@@ -61,8 +81,9 @@ class _Script:
 
     def __init__(self, mistakes: Mistakes) -> None:
         self.mistakes = mistakes
-        self.tables: dict[str, Relation | None] = {}
+        self.tables: dict[str, Relation | pl.DataFrame | None] = {}
         self.targets: dict[str, Declaration] = {}
+        self.written: set[str] = set()
         self.sinks: list[Sinks] = []
 
     def run(self, statement: exp.Expr) -> None:
@@ -73,10 +94,12 @@ class _Script:
         elif isinstance(statement, exp.Insert):
             self._insert(statement)
         elif isinstance(statement, exp.Query):
+            self._read_still(statement)
             self._write(translate(statement, self.tables, self.mistakes), Declaration.console())
         else:
-            name = statement.name if isinstance(statement, exp.Command) else ""
-            self.mistakes.refuse((name or type(statement).__name__).upper(), statement)
+            name = statement.this if isinstance(statement, exp.Command) else ""
+            word = str(name or type(statement).__name__).upper()
+            self.mistakes.refuse(word, statement, "write CREATE, INSERT INTO or SELECT")
 
     def _new(self, name: str, node: exp.Expr) -> None:
         if name in self.tables or name in self.targets:
@@ -85,14 +108,28 @@ class _Script:
     def _create_table(self, statement: exp.Create) -> None:
         declared = read_declaration(statement, self.mistakes)
         self._new(declared.name, statement.this)
-        if "time" in declared.options or not declared.is_sink:
+        if "time" in declared.options or not (declared.is_sink or declared.is_still):
             self.tables[declared.name] = self._source(declared, statement)
         else:
             self.targets[declared.name] = declared
 
+    def _read_still(self, query: exp.Expr) -> None:
+        """Read the tables without a time that a query names: they stand still."""
+        for node in query.find_all(exp.Table):
+            name = node.name
+            if name not in self.targets or name in self.tables:
+                continue
+            if name in self.written:
+                hint = "write what goes there as a view, and read that"
+                self.mistakes.add(f"table {name!r} is written, so it can't be read; {hint}", node)
+                self.tables[name] = None
+            else:
+                self.tables[name] = read_still(self.targets[name], node, self.mistakes)
+
     def _source(self, declared: Declaration, node: exp.Create) -> Relation | None:
-        options = {n: declared.options[n] for n in _SOURCE_OPTIONS if n in declared.options}
-        declared.refuse_options({"format", "path", *_SOURCE_OPTIONS}, node.this, self.mistakes)
+        allowed = (*_SOURCE_OPTIONS, *(_CSV_OPTIONS if declared.format == "csv" else ()))
+        options = {n: declared.options[n] for n in allowed if n in declared.options}
+        declared.refuse_options({"format", "path", *allowed}, node.this, self.mistakes)
         reader = _READERS.get(declared.format)
         if reader is None:
             known = ", ".join(_READERS)
@@ -112,10 +149,14 @@ class _Script:
         options: Mapping[str, Any],
         node: exp.Create,
     ) -> Relation | None:
+        columns = dict(declared.columns or {})
+        named = options.get("partitions")
+        if isinstance(named, list):  # their types are declared with the other columns
+            options = {**options, "partitions": {n: columns.pop(n) for n in named if n in columns}}
         try:
             stream = reader(
                 declared.options["path"],
-                schema=declared.columns or None,
+                schema=columns or None,
                 name=declared.name,
                 **options,
             )
@@ -138,6 +179,7 @@ class _Script:
             self.mistakes.refuse("a list of columns in CREATE VIEW", view, "name them with AS")
             view = view.this
         self._new(view.name, view)
+        self._read_still(statement.expression)
         self.tables[view.name] = translate(
             statement.expression, self.tables, self.mistakes, outermost=False
         )
@@ -153,10 +195,16 @@ class _Script:
         made = self._inserted(statement)
         if target is None:
             self.mistakes.add("INSERT needs INTO and a table", statement)
-        elif target.name in self.targets:
-            self._write(made, self.targets[target.name], statement)
         elif target.name in self.tables:
             self.mistakes.add(f"{target.name!r} is read; INSERT needs a table without time", target)
+        elif target.name in self.targets and not self.targets[target.name].is_sink:
+            form = self.targets[target.name].format
+            self.mistakes.add(
+                f"format {form!r} can be read and not written; formats: parquet, console", target
+            )
+        elif target.name in self.targets:
+            self.written.add(target.name)
+            self._write(made, self.targets[target.name], statement)
         else:
             self.mistakes.add(unknown_table(target.name, list(self.targets)), target)
 
@@ -167,6 +215,7 @@ class _Script:
             return None
         if with_ is not None:
             source.set("with_", with_)
+        self._read_still(source)
         return translate(source, self.tables, self.mistakes)
 
     def _write(
@@ -182,7 +231,9 @@ class _Script:
             rows = int(target.options.get("rows", 20))
             self.sinks.append(stream.write_console(rows, ordered=ordered))
         else:
-            self.sinks.append(stream.write_parquet(target.options["path"], ordered=ordered))
+            mode = str(target.options.get("mode", "error"))
+            path = target.options["path"]
+            self.sinks.append(stream.write_parquet(path, ordered=ordered, mode=mode))
 
     def _fitted(self, stream: Stream, target: Declaration, node: exp.Expr) -> Stream:
         """Return a stream with the declared names of a table, by position."""

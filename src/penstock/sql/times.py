@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import TypedDict
 
+import polars as pl
 from sqlglot import exp
 
 from penstock.query import nodes
 from penstock.query.dedup import Dedup
+from penstock.query.dialect import to_text
 from penstock.query.durations import parse_duration
 from penstock.query.enrich import Enrich, Lookup
+from penstock.query.expressions import ExpressionProblem, parse
 from penstock.query.top import Top
 from penstock.query.windows import Window, count_window, session, sliding, tumbling
-from penstock.sql.dialect import to_text
 from penstock.sql.places import Mistakes
-from penstock.sql.scalars import call_name
+from penstock.sql.scalars import WINDOWS, call_name, renamed
 from penstock.sql.scope import Scope, Times
 
-WINDOWS = ("tumble", "hop", "session", "count_window")
 _FORMS = {
-    "tumble": "TUMBLE(time, size)",
-    "hop": "HOP(time, size, advance)",
+    "tumble": "TUMBLE(time, size[, zone][, offset])",
+    "hop": "HOP(time, size, advance[, zone][, offset])",
     "session": "SESSION(time, gap)",
     "count_window": "COUNT_WINDOW(rows[, every])",
 }
@@ -44,7 +46,7 @@ def time_columns(node: nodes.Node) -> Times:
     ['at']
     """
     if isinstance(node, nodes.Source):
-        return frozenset({node.time})
+        return frozenset({node.time}) if node.moment is None else frozenset()
     if isinstance(node, nodes.Aggregate) or (isinstance(node, Top) and node.window):
         return frozenset({"window_end"})
     if isinstance(node, nodes.Union):
@@ -99,19 +101,48 @@ def read_window(
     name, arguments = call_name(node), list(node.expressions)
     if name == "count_window":
         return _count_window(node, arguments, mistakes)
-    if len(arguments) != (3 if name == "hop" else 2):
+    needed = 3 if name == "hop" else 2
+    arguments, more = arguments[:needed], arguments[needed:]
+    if len(arguments) < needed or len(more) > (0 if name == "session" else 2):
         mistakes.add(f"{name.upper()} takes other arguments: {_FORMS[name]}", node)
         return None
+    aligned = _alignment(more, node, mistakes)
     sizes = [_duration(argument, mistakes) for argument in arguments[1:]]
     if not is_event_time(arguments[0], scope, resolve, mistakes) or None in sizes:
         return None
+    if aligned is None:
+        return None
     spans = [timedelta(microseconds=size) for size in sizes if size is not None]
     made: dict[str, Callable[[], Window]] = {
-        "tumble": lambda: tumbling(spans[0]),
-        "hop": lambda: sliding(spans[0], every=spans[1]),
+        "tumble": lambda: tumbling(spans[0], **aligned),
+        "hop": lambda: sliding(spans[0], every=spans[1], **aligned),
         "session": lambda: session(spans[0]),
     }
     return _sound(made[name](), node, mistakes)
+
+
+class Alignment(TypedDict, total=False):
+    """Where windows begin."""
+
+    zone: str
+    offset: timedelta
+
+
+def _alignment(arguments: list[exp.Expr], node: exp.Expr, mistakes: Mistakes) -> Alignment | None:
+    """Return the zone and the offset of a window: a text that begins with a letter is a zone."""
+    found = Alignment()
+    before = len(mistakes)
+    for argument in arguments:
+        text = argument.name if isinstance(argument, exp.Literal) and argument.is_string else None
+        if text is not None and text[:1].isalpha():
+            again, found["zone"] = "zone" in found, text
+        else:
+            again, micros = "offset" in found, _duration(argument, mistakes)
+            found["offset"] = timedelta(microseconds=micros or 0)
+        if again:
+            name = call_name(node)
+            mistakes.add(f"{name.upper()} takes a zone and an offset once: {_FORMS[name]}", node)
+    return found if len(mistakes) == before else None
 
 
 def _sound(window: Window, node: exp.Expr, mistakes: Mistakes) -> Window | None:
@@ -163,8 +194,28 @@ def is_event_time(
 def names_event_time(
     node: exp.Expr, scope: Scope, resolve: Callable[[exp.Column], str | None]
 ) -> bool:
-    """Return whether an expression is a column, or the GREATEST of columns, of the event time."""
+    """Return whether an expression is a column, or the GREATEST of columns, of the event time.
+
+    Where the event time of a source is an expression, that expression is it, too.
+    """
+    moment = _moment(scope.stream._node)
+    if moment is not None and not isinstance(node, exp.Column):
+        return _is_same(to_text(renamed(node, resolve)), moment, scope)
     parts = node.expressions if call_name(node) == "greatest" else [node]
     names = {resolve(part) for part in parts if isinstance(part, exp.Column)}
     fits = len(parts) == len(scope.times) == len(names)
     return fits and all(names & group for group in scope.times)
+
+
+def _moment(node: nodes.Node) -> pl.Expr | None:
+    """Return the expression that is the event time of a stream, over the columns that it has."""
+    while isinstance(node, nodes.Filter | Dedup):
+        node = node.inputs[0]
+    return node.moment if isinstance(node, nodes.Source) else None
+
+
+def _is_same(text: str, moment: pl.Expr, scope: Scope) -> bool:
+    try:
+        return parse(text, scope.stream.schema).meta.eq(moment)
+    except ExpressionProblem:
+        return False

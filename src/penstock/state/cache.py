@@ -19,7 +19,8 @@ import polars as pl
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
 
-Key = tuple[str, str, BucketSet, int, tuple[tuple[str, BucketSet], ...]]
+Parts = tuple[tuple[str, BucketSet], ...]
+Key = tuple[str, str, BucketSet, int, Parts]
 _LIMIT = 64
 _AGE_EPOCHS = 8
 """A state that so many epochs have passed over only takes memory."""
@@ -100,6 +101,31 @@ def behind(
             if lacking is not None:
                 return entry.state, lacking
     return None
+
+
+def around(key: Key) -> list[Any]:
+    """Return states in memory that have exactly what is wanted, among others or in pieces.
+
+    One state of more buckets that are at the same mark, or several of fewer that are all of them
+    together; none if there is no such thing.
+
+    Args:
+        key: The name of the state that is wanted.
+    """
+    pieces, left = [], key[2]
+    for known, entry in reversed(_ENTRIES.items()):
+        if known[:2] != key[:2] or known[3] != key[3]:
+            continue
+        if not key[2] - known[2] and _cut(known[4], key[2]) == key[4]:
+            return [entry.state]
+        if known[2] and not known[2] - left and _cut(key[4], known[2]) == known[4]:
+            pieces.append(entry.state)
+            left -= known[2]
+    return [] if left else pieces
+
+
+def _cut(parts: Parts, buckets: BucketSet) -> Parts:
+    return tuple((name, mine & buckets) for name, mine in parts if mine & buckets)
 
 
 def missing(

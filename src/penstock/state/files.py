@@ -9,6 +9,7 @@ and no other writer can have made that name; a reader never sees a part of a fil
 from __future__ import annotations
 
 import hashlib
+import io
 import posixpath
 import re
 import uuid
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import unquote, urlparse
 
 from penstock.errors import CheckpointError
@@ -43,6 +44,14 @@ class FileSystem(Protocol):
 
     def read(self, path: str) -> bytes:
         """Return the bytes of a file.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        ...
+
+    def open(self, path: str) -> Any:
+        """Return a file to be read in parts, such as a footer.
 
         Raises:
             FileNotFoundError: There is no such file.
@@ -187,6 +196,23 @@ class Place:
         self.files.sync(self.path)
 
 
+@contextmanager
+def usable(checkpoint: Place) -> Iterator[None]:
+    """Let what the operating system has against a checkpoint leave as an error that says so.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be read or written.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = (
+            f"it cannot be read or written: {error}; give a folder in which this user "
+            "(and that of Spark's workers) may make files"
+        )
+        raise CheckpointError(path=str(checkpoint), reason=reason) from error
+
+
 def sha256(data: bytes) -> str:
     """Return the SHA-256 of some bytes in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
@@ -202,6 +228,8 @@ def named_by_hash(stem: str, digest: str, ending: str) -> str:
 
 
 _NAMED = re.compile(r"-([0-9a-f]{16})\.[a-z]+$")
+_TRIES = 8
+"""How often a folder is made again whose parents others remove."""
 
 
 class LocalFiles:
@@ -264,17 +292,28 @@ class LocalFiles:
             return
         parent = posixpath.dirname(folder)
         if not self.disk.is_folder(folder):
+            self._make(folder, parent)
+        self._sync(parent)
+        self._lasting.add(folder)
+
+    def _make(self, folder: str, parent: str) -> None:
+        """Make a folder below one that may be removed meanwhile, but not for ever.
+
+        Where no folder can be made, as below /proc, the disk says the same as if it were removed.
+        """
+        for left in reversed(range(_TRIES)):
             if parent != folder:
                 self._ensure(parent)
             try:
                 self.disk.make_folder(folder)
             except FileExistsError:
-                pass
+                return
             except FileNotFoundError:  # somebody removed the folders above, which we knew of
+                if not left:
+                    raise
                 self._lasting.clear()
-                self._ensure(folder)
-        self._sync(parent)
-        self._lasting.add(folder)
+            else:
+                return
 
     def _sync(self, path: str) -> None:
         if self.fsync:
@@ -283,6 +322,12 @@ class LocalFiles:
     def read(self, path: str) -> bytes:
         """Return the bytes of a file."""
         return self.disk.read(path)
+
+    def open(self, path: str) -> Any:
+        """Return a file to be read in parts."""
+        if isinstance(self.disk, RealDisk):
+            return open(path, "rb")
+        return io.BytesIO(self.disk.read(path))
 
     def list(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""
@@ -333,6 +378,8 @@ class LocalFiles:
         where they were. Several may do this at once: each step works or was done by another.
         """
         target, name = posixpath.split(folder)
+        if not self.disk.is_folder(target):  # it may have been moved away since we made it
+            self._lasting.discard(target)
         self._ensure(target)
         if self.disk.is_folder(folder):
             self._sync(target)  # whoever renamed it may have died before that lasted

@@ -96,6 +96,11 @@ class HdfsFiles(CachedReads):
             data: bytes = stream.read()
             return data
 
+    def open(self, path: str) -> Any:
+        """Return a file to be read in parts."""
+        with _as_os_errors(path):
+            return self.files.open_input_file(_inner(path))
+
     def list(self, folder: str) -> list[Entry]:
         """Return what is in a folder; nothing if there is no such folder."""
         inner = _inner(folder)

@@ -15,16 +15,45 @@ from typing import Any
 import msgspec
 
 from penstock.errors import CheckpointError, FencedError
+from penstock.plan.buckets import BucketSet
 from penstock.plan.changes import Reconfiguration
-from penstock.plan.epoch import SegmentRef, StagedFile, segment_ref
+from penstock.plan.epoch import Output, SegmentRef, StagedFile, segment_ref
+from penstock.plan.files import FILE_COUNTERS, FileAccounts, UnreadFile
+from penstock.plan.progress import Progress
 from penstock.plan.tails import Tail, state_folder
 from penstock.state.files import Place, sha256
 from penstock.state.sealed import seal, unseal
 
 KIND = "manifest"
+_SIDE = re.compile(r"/penstock/((?:late|dead)/\d+)$")
 _NAME = re.compile(r"(\d{12})\.json")
-_LATER = ("owners", "reconfigured", "tails")
+_LATER = (
+    "owners",
+    "reconfigured",
+    "tails",
+    "files_seen",
+    "files_read",
+    "waiting_files",
+    "refused_files",
+    "source_names",
+    "outputs",
+    "query",
+)
 """Fields that the first manifests did not have; if empty they are left out, so hashes stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Buckets of a live segment that stand at one mark.
+
+    ``before_us`` is the time from which on its rows are also another lineage's, and count there;
+    None if there is no such time. So every row that is kept is found once.
+    """
+
+    ref: SegmentRef
+    mark: int
+    buckets: BucketSet
+    before_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,14 +67,23 @@ class Manifest:
         committed_at: When it was written, in seconds since 1970.
         seen: The highest event time of each source.
         rows_before: How many rows of each source have arrived in all.
-        watermarks: The watermark of each stateful operator.
+        watermarks: The highest watermark that the input of each stateful operator has had.
+        progress: How far the buckets of each stateful operator, and of each of its tails, are.
         segments: The live segments of each stateful operator, and of each of its tails.
         instances: How many instances each subquery had.
         owners: Who owned each bucket, as runs (`BucketMap.runs`), by the subquery's name.
         reconfigured: The changes that took effect, or ended, with this epoch.
         tails: Windows of buckets on their way that old owners still finish.
         totals: What became of all rows so far.
+        files_seen: How many files each source has handed out.
+        files_read: How many of them were read.
+        waiting_files: Files that could not be read and will be tried again.
+        refused_files: Files that were given up.
+        source_names: What the sources are called; no two have the same name.
         staged: The files that the epoch publishes.
+        outputs: What each output has got so far: sinks by target, late rows and dead letters by
+            their folder in the checkpoint.
+        query: The query's own word, the same for all runs on the checkpoint.
         heard_at: When each source last had rows.
         spark_log: The hashes of the files of Spark's own log that the epoch depends on.
         final: Whether the query has ended.
@@ -59,13 +97,21 @@ class Manifest:
     seen: Mapping[int, int] = field(default_factory=dict)
     rows_before: Mapping[int, int] = field(default_factory=dict)
     watermarks: Mapping[str, int] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     instances: Mapping[int, int] = field(default_factory=dict)
     owners: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     reconfigured: tuple[Reconfiguration, ...] = ()
     tails: tuple[Tail, ...] = ()
     totals: Mapping[str, int] = field(default_factory=dict)
+    files_seen: Mapping[int, int] = field(default_factory=dict)
+    files_read: Mapping[int, int] = field(default_factory=dict)
+    waiting_files: tuple[UnreadFile, ...] = ()
+    refused_files: tuple[UnreadFile, ...] = ()
+    source_names: Mapping[int, str] = field(default_factory=dict)
     staged: tuple[StagedFile, ...] = ()
+    outputs: Mapping[str, Output] = field(default_factory=dict)
+    query: str = ""
     heard_at: Mapping[int, float] = field(default_factory=dict)
     spark_log: Mapping[str, str] = field(default_factory=dict)
     final: bool = False
@@ -79,7 +125,8 @@ class Manifest:
     @classmethod
     def of_value(cls, raw: Mapping[str, Any]) -> Manifest:
         """Return the manifest of what its file holds."""
-        numbered = ("seen", "rows_before", "heard_at", "instances")
+        later = [n for n in ("files_seen", "files_read", "source_names") if n in raw]
+        numbered = ("seen", "rows_before", "heard_at", "instances", *later)
         return cls(
             **dict(raw)
             | {name: {int(key): value for key, value in raw[name].items()} for name in numbered}
@@ -88,12 +135,16 @@ class Manifest:
                     op: tuple(segment_ref(r) for r in refs) for op, refs in raw["segments"].items()
                 },
                 "staged": tuple(StagedFile(**s) for s in raw["staged"]),
+                "outputs": {n: Output(**o) for n, o in raw.get("outputs", {}).items()},
                 "owners": {
                     name: tuple((int(o), int(n)) for o, n in runs)
                     for name, runs in raw.get("owners", {}).items()
                 },
                 "reconfigured": tuple(Reconfiguration(**r) for r in raw.get("reconfigured", ())),
+                "progress": msgspec.convert(raw["progress"], type=dict[str, Progress]),
                 "tails": msgspec.convert(raw.get("tails", ()), type=tuple[Tail, ...]),
+                "waiting_files": _unread(raw.get("waiting_files", ())),
+                "refused_files": _unread(raw.get("refused_files", ())),
             }
         )
 
@@ -102,23 +153,65 @@ class Manifest:
         """The hash by which the next manifest names this one."""
         return sha256(self.to_bytes())
 
+    @property
+    def file_accounts(self) -> FileAccounts:
+        """What is known of the files of all sources."""
+        return FileAccounts(
+            seen=self.files_seen,
+            read=self.files_read,
+            waiting=self.waiting_files,
+            refused=self.refused_files,
+        )
+
+    @property
+    def file_totals(self) -> dict[str, int]:
+        """How many files were seen, read and refused so far, and how many wait."""
+        counts = self.file_accounts.by_source().values()
+        return {name: sum(count[name] for count in counts) for name in FILE_COUNTERS}
+
     def segment_names(self) -> set[tuple[str, str]]:
         """Return the (operator, file) pairs of the live segments."""
         return {(state_folder(op), ref.name) for op, refs in self.segments.items() for ref in refs}
 
-    def lineages(self, operator: str) -> list[tuple[SegmentRef, int | None]]:
-        """Return the live segments of an operator and its tails.
+    def output(self, target: str) -> Output:
+        """Return what an output has got so far, by where its files go."""
+        return self.outputs.get(output_name(target), Output())
 
-        With each comes the time from which on its rows are also another's, and count there: None
-        for the main lineage. So every row that is kept is found once.
-        """
+    def lowest(self, operator: str) -> int:
+        """Return the lowest mark of an operator's buckets, those of its tails included."""
+        return min(p.lowest for name, p in self.progress.items() if state_folder(name) == operator)
+
+    def kept(self, operator: str) -> list[Kept]:
+        """Return the live segments of an operator and its tails, cut by marks."""
         before = {tail.name: tail.before_us for tail in self.tails}
         return [
-            (ref, before.get(name))
+            Kept(ref=ref, mark=mark, buckets=buckets, before_us=before.get(name))
             for name, refs in self.segments.items()
             if state_folder(name) == operator
             for ref in refs
+            for mark, buckets in _cut(ref.buckets, self.progress[name])
         ]
+
+
+def _unread(raw: Any) -> tuple[UnreadFile, ...]:
+    return msgspec.convert(raw, type=tuple[UnreadFile, ...])
+
+
+def output_name(target: str) -> str:
+    """Return the name under which an output is counted; it stays if the checkpoint is moved.
+
+    >>> output_name("/ck/penstock/late/0"), output_name("/out"), output_name("memory results")
+    ('late/0', '/out', 'memory results')
+    """
+    found = _SIDE.search(target)
+    return found[1] if found else target
+
+
+def _cut(stored: BucketSet, progress: Progress) -> list[tuple[int, BucketSet]]:
+    """Return the buckets of a segment by their marks; all of a grid stand at one."""
+    if len(progress.sets) == 1:
+        return [(progress.lowest, stored)]
+    return [(mark, mine & stored) for mark, mine in progress.shares if mine & stored]
 
 
 class ManifestLog:

@@ -16,6 +16,7 @@ from pathlib import Path
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.tails import state_folder
+from penstock.state.epochs import published_epoch
 from penstock.state.files import Place, place_of
 from penstock.state.findings import Finding
 from penstock.state.manifests import Manifest
@@ -24,7 +25,7 @@ from penstock.state.published import is_published, published_marker
 from penstock.state.repair_log import LogRepair
 from penstock.state.repair_steps import RepairPlan, Step
 from penstock.state.sealed import seal
-from penstock.state.survey import EPOCH, Survey, epoch_of_name, published_epoch, survey
+from penstock.state.survey import Survey, epoch_of_name, survey
 from penstock.state.verify import verify
 from penstock.state.verify_log import checksum_of
 
@@ -237,10 +238,10 @@ class _Planner:
         ]
 
     def _outputs_after(self, epoch: int) -> Iterator[Step]:
-        for target, found in self.seen.published():
-            if found > epoch:
-                path = f"{target}/{EPOCH}{found}"
-                yield Step(action="set aside", path=path, why="the epoch is run again")
+        for target in self.seen.targets():
+            for found, folder in self.seen.epochs_of(target).items():
+                if found > epoch:
+                    yield Step(action="set aside", path=str(folder), why="the epoch is run again")
 
     def _markers_after(self, epoch: int) -> Iterator[Step]:
         folder = self.seen.root / "published"

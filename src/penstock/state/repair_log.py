@@ -12,7 +12,7 @@ from collections.abc import Iterator, Set
 from penstock.state.files import Place
 from penstock.state.manifests import Manifest
 from penstock.state.repair_steps import Step
-from penstock.state.spark_log import COMPACT, check_log, file_sources
+from penstock.state.spark_log import COMPACT, check_log, logged_files
 from penstock.state.survey import Survey, number_of, numbers
 from penstock.state.verify_log import checksum_of
 
@@ -47,7 +47,7 @@ class LogRepair:
             return False
         return not any(
             self._is_bad(found)
-            for source, last in file_sources(place.read()).items()
+            for source, last in logged_files(place).items()
             for found in self._lists(source)
             if self._reached(epoch).get(source, -1) < (number_of(found.name) or 0) <= last
         )
@@ -59,7 +59,7 @@ class LogRepair:
         """Return how far each list of files goes at an epoch."""
         place = self.spark / "offsets" / str(epoch)
         try:
-            return file_sources(place.read())
+            return logged_files(place)
         except (FileNotFoundError, ValueError):
             return {}
 
@@ -102,7 +102,7 @@ class LogRepair:
         for number in numbers(offsets):
             place = offsets / str(number)
             if not self._is_bad(place):
-                found |= file_sources(place.read()).keys()
+                found |= logged_files(place).keys()
         return sorted(found)
 
     def _has_to_go_back(self, epoch: int) -> bool:

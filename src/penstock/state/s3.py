@@ -139,6 +139,11 @@ class S3Files(CachedReads):
             data: bytes = stream.read()
             return data
 
+    def open(self, path: str) -> Any:
+        """Return an object to be read in parts."""
+        with _as_os_errors(path):
+            return self.objects.open_input_file(_arrow_path(path))
+
     def list(self, folder: str) -> list[Entry]:
         """Return the objects and prefixes one level below a prefix."""
         selector = pafs.FileSelector(_arrow_path(folder), allow_not_found=True)

@@ -10,12 +10,16 @@ log that does not fit the manifest is refused.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from penstock.errors import CheckpointError
 from penstock.state.files import Place, sha256
+from penstock.state.sealed import seal, unseal
 
 COMPACT = ".compact"
+_FOLDERS = "spark-sources.json"
+"""Beside Spark's folder: which source each line of its offsets belongs to."""
 
 
 def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, str]:
@@ -35,7 +39,7 @@ def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, s
     """
     offsets = spark / "offsets" / str(epoch)
     found = {f"offsets/{epoch}": _sealed(offsets)}
-    newest = file_sources(offsets.read())
+    newest = logged_files(offsets)
     for number in sorted(newest.keys() | {_source(name) for name in before if _is_list(name)}):
         found |= _lists(spark, offsets, number, newest.get(number, -1), before)
     return found
@@ -97,8 +101,73 @@ def _batch(name: str) -> int:
     return int(name.rpartition("/")[2].removesuffix(COMPACT))
 
 
-def file_sources(offsets: bytes) -> dict[int, int]:
+def keep_folders(spark: Place, folders: Sequence[int]) -> None:
+    """Note which source each line of Spark's offsets belongs to, if it is not its own number."""
+    if list(folders) == list(range(len(folders))):
+        return
+    with suppress(FileExistsError):
+        (spark.parent / _FOLDERS).write_new(seal("sources", {"folders": list(folders)}))
+
+
+def read_folders(spark: Place) -> list[int] | None:
+    """Return which source each line of Spark's offsets belongs to; None if each has its own."""
+    try:
+        return list(unseal("sources", spark.parent / _FOLDERS)["folders"])
+    except FileNotFoundError:
+        return None
+
+
+def logged_files(offsets: Place) -> dict[int, int]:
+    """Return the newest batch of each file source's list, by Spark's offsets of an epoch.
+
+    Raises:
+        FileNotFoundError: There are none.
+    """
+    return file_sources(offsets.read(), read_folders(offsets.parent.parent))
+
+
+def files_of(spark: Place, epoch: int) -> list[str] | None:
+    """Return the files that Spark has handed out for an epoch; None if its log does not say.
+
+    A source that is no list of files, and an epoch that Spark has forgotten, cannot be told.
+    """
+    try:
+        reached, all_files = _reached(spark, epoch)
+        before, _ = _reached(spark, epoch - 1) if epoch else ({}, True)
+        if not all_files:
+            return None
+        return [
+            path
+            for number, newest in reached.items()
+            for batch in range(before.get(number, -1) + 1, newest + 1)
+            for path in _listed(spark / f"sources/{number}", batch)
+        ]
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _reached(spark: Place, epoch: int) -> tuple[dict[int, int], bool]:
+    """Return how far each list of files was at an epoch, and whether all sources are lists."""
+    offsets = (spark / "offsets" / str(epoch)).read()
+    lines = [line for line in offsets.decode().splitlines()[2:] if line != "-"]
+    return file_sources(offsets, read_folders(spark)), all("logOffset" in line for line in lines)
+
+
+def _listed(folder: Place, batch: int) -> list[str]:
+    """Return the files of a batch; from the compact list after it, if it was merged."""
+    numbers = {e.name: int(e.name.removesuffix(COMPACT)) for e in folder.list() if e.name[0] != "."}
+    compact = [name for name, n in numbers.items() if n >= batch and name.endswith(COMPACT)]
+    name = str(batch) if str(batch) in numbers else min(compact, key=lambda n: numbers[n])
+    entries = [json.loads(line) for line in (folder / name).read().decode().splitlines()[1:]]
+    return [entry["path"] for entry in entries if entry["batchId"] == batch]
+
+
+def file_sources(offsets: bytes, folders: Sequence[int] | None = None) -> dict[int, int]:
     r"""Return the newest batch of each file source's list, from Spark's offsets of an epoch.
+
+    Args:
+        offsets: Spark's file.
+        folders: The source of each line, if some have several; see `read_folders`.
 
     >>> file_sources(b'v1\n{"conf":{}}\n{"logOffset":3}\n-\n{"t":{"0":5}}')
     {0: 3}
@@ -110,5 +179,5 @@ def file_sources(offsets: bytes) -> dict[int, int]:
         except ValueError:
             continue
         if isinstance(value, dict) and isinstance(value.get("logOffset"), int):
-            found[number] = value["logOffset"]
+            found[number if folders is None else folders[number]] = value["logOffset"]
     return {number: batch for number, batch in found.items() if batch >= 0}

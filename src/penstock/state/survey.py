@@ -13,16 +13,18 @@ from functools import cached_property
 from pathlib import Path
 
 from penstock.errors import CheckpointError
+from penstock.plan.epoch import Output
 from penstock.state.disk import Entry
+from penstock.state.epochs import epochs_in
 from penstock.state.files import Place, place_of
 from penstock.state.manifests import Manifest, ManifestLog
+from penstock.state.owners import end_of
 from penstock.state.published import is_published
 from penstock.state.sealed import unseal
 from penstock.state.spark_log import COMPACT
 
 RECORD = "repair"
 QUARANTINE = "quarantine"
-EPOCH = "epoch="
 _NUMBERED = re.compile(r"\.?(\d{12})[-.]")
 
 
@@ -89,9 +91,33 @@ class Survey:
         return found
 
     def published(self) -> list[tuple[str, int]]:
-        """Return the epochs that are there to be read, as target and epoch."""
-        found = [(t, published_epoch(e.name)) for t in self.targets() for e in place_of(t).list()]
-        return [(target, epoch) for target, epoch in found if epoch is not None]
+        """Return the epochs of this query that are there to be read, as target and epoch."""
+        return [(target, epoch) for target in self.targets() for epoch in self.epochs_of(target)]
+
+    def epochs_of(self, target: str) -> dict[int, Place]:
+        """Return the folders of this query's epochs in an output, by epoch."""
+        output, place = self.output(target), place_of(target)
+        begin = output.first + output.since
+        end = end_of(place, self.query, begin)
+        return {
+            number - output.first: place / name
+            for number, name in epochs_in(place).items()
+            if number >= begin and (end is None or number < end)
+        }
+
+    @cached_property
+    def readable(self) -> Manifest | None:
+        """The newest manifest that can be read."""
+        return self.manifests[max(self.manifests)] if self.manifests else None
+
+    @property
+    def query(self) -> str:
+        """The query's own word."""
+        return self.readable.query if self.readable else ""
+
+    def output(self, target: str) -> Output:
+        """Return what the newest manifest that can be read says of an output."""
+        return self.readable.output(target) if self.readable else Output()
 
     def was_published(self, manifest: Manifest) -> bool:
         """Return whether an epoch was published: only then Spark commits it and goes on."""
@@ -209,16 +235,6 @@ def numbers(folder: Place) -> list[int]:
     """Return the numbers of the files in a folder of Spark's log."""
     found = [number_of(entry.name) for entry in folder.list() if not entry.folder]
     return sorted({number for number in found if number is not None})
-
-
-def published_epoch(name: str) -> int | None:
-    """Return the epoch of a published folder.
-
-    >>> published_epoch("epoch=12"), published_epoch("_temporary")
-    (12, None)
-    """
-    number = name.removeprefix(EPOCH)
-    return int(number) if name.startswith(EPOCH) and number.isdigit() else None
 
 
 def walk(folder: Place, skip: tuple[str, ...] = ()) -> Iterator[tuple[Place, Entry]]:

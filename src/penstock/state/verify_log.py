@@ -14,7 +14,7 @@ from typing import Any
 
 from penstock.state.files import Place
 from penstock.state.findings import Finding, finding, note
-from penstock.state.spark_log import COMPACT, check_log, file_sources
+from penstock.state.spark_log import COMPACT, check_log, logged_files
 from penstock.state.survey import Survey, number_of, numbers
 
 _MAGIC = b"crc\0"
@@ -183,7 +183,7 @@ def _next_lists(found: Survey, epoch: int) -> Iterator[Finding]:
     place = found.spark / "offsets" / str(epoch)
     before = found.spark / "offsets" / str(epoch - 1)
     try:
-        wanted, last = file_sources(place.read()), file_sources(before.read())
+        wanted, last = logged_files(place), logged_files(before)
     except (FileNotFoundError, ValueError):
         return  # told of elsewhere
     for number, batch in wanted.items():

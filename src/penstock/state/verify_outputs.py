@@ -14,10 +14,11 @@ import polars as pl
 
 from penstock.errors import CheckpointError
 from penstock.plan.epoch import StagedFile
+from penstock.state.epochs import epoch_name
 from penstock.state.files import Place, named_by_hash, place_of
 from penstock.state.findings import Finding, finding, note
 from penstock.state.manifests import Manifest
-from penstock.state.survey import EPOCH, Survey, is_folder, published_epoch
+from penstock.state.survey import Survey, is_folder
 
 _PART = re.compile(r"part-(\d{5})(-[0-9a-f]{16})?\.parquet")
 _WORDS = {"output": "published", "late": "late", "dead": "dead"}
@@ -57,7 +58,7 @@ def _staged(found: Survey, manifest: Manifest, staged: StagedFile) -> Iterator[F
 
 def _epoch(found: Survey, manifest: Manifest, target: str) -> Iterator[Finding]:
     files = sorted((s for s in manifest.staged if s.target == target), key=lambda s: s.path)
-    folder = place_of(target) / f"{EPOCH}{manifest.epoch}"
+    folder = place_of(target) / epoch_name(manifest.output(target).first + manifest.epoch)
     if folder.exists():
         yield from _published(found, manifest, folder, files)
     elif manifest.epoch == found.newest and not found.was_published(manifest):
@@ -138,12 +139,10 @@ def _parts(found: Survey, folder: Place, kind: str, epoch: int | None) -> tuple[
 def _side_output(found: Survey, kind: str, known: set[tuple[str, int]]) -> Iterator[Finding]:
     """Yield what is wrong with the late rows or dead letters of epochs without a manifest."""
     for target in [t for t, word in found.targets().items() if word == kind]:
-        for entry in place_of(target).list():
-            epoch = published_epoch(entry.name)
-            if epoch is None or (target, epoch) in known:
-                continue
-            wrong, _ = _parts(found, place_of(target) / entry.name, kind, epoch)
-            yield from wrong
+        for epoch, folder in found.epochs_of(target).items():
+            if (target, epoch) not in known:
+                wrong, _ = _parts(found, folder, kind, epoch)
+                yield from wrong
     yield from _lost_rows(found, kind)
 
 
@@ -153,10 +152,9 @@ def _lost_rows(found: Survey, kind: str) -> Iterator[Finding]:
         return
     rows = 0
     for target in [t for t, word in found.targets().items() if word == kind]:
-        for entry in place_of(target).list():
-            epoch = published_epoch(entry.name)
-            if epoch is not None and epoch <= found.newest:
-                rows += _parts(found, place_of(target) / entry.name, kind, None)[1]
+        for epoch, folder in found.epochs_of(target).items():
+            if epoch <= found.newest:
+                rows += _parts(found, folder, kind, None)[1]
     counted = found.last.totals.get("late", 0)
     if rows < counted:
         means = "epochs of late rows were moved or deleted, which their readers may do"

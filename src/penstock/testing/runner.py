@@ -5,7 +5,8 @@ They are meant for tests: many thousand epochs are cheap.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -14,10 +15,10 @@ from penstock.config import Config
 from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.runtime.driver import Driver, EpochResult
+from penstock.runtime.driver import Driver, EpochResult, Hold
 from penstock.runtime.in_process import route, run_stages
 from penstock.sinks.staging import read_staged
-from penstock.sources.admission import event_time
+from penstock.sources.admission import event_times
 from penstock.sources.splits import Split
 
 __all__ = ["Batch", "LocalRun", "frame_splits", "route", "run_stages"]
@@ -42,13 +43,29 @@ class LocalRun:
     """
 
     def __init__(
-        self, query: CompiledQuery, checkpoint: str | Path, config: Config | None = None
+        self,
+        query: CompiledQuery,
+        checkpoint: str | Path,
+        config: Config | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        hold: Hold = lambda epoch: {},
     ) -> None:
-        """Open or begin a run on a checkpoint folder."""
+        """Open or begin a run on a checkpoint folder.
+
+        Args:
+            query: The compiled query.
+            checkpoint: The folder.
+            config: How it runs.
+            clock: Tells the time.
+            hold: Tells which buckets of which operators stay behind in an epoch.
+        """
         self.config = config or Config(fsync=False)
         self._tables: dict[int, dict[int, pl.DataFrame]] = {}
         self._schemas = {number: dict(sink.schema) for number, sink in query.sinks}
-        self.driver = Driver(query, checkpoint, self.config, publisher=self._publish)
+        self.driver = Driver(
+            query, checkpoint, self.config, publisher=self._publish, clock=clock, hold=hold
+        )
 
     @property
     def next_epoch(self) -> int:
@@ -98,8 +115,7 @@ def frame_splits(query: CompiledQuery, batch: Batch) -> list[Split]:
     splits = []
     for number, source in query.sources:
         for i, frame in enumerate(batch.get(number, ())):
-            highest = frame.select(event_time(source)).to_series().max()
-            assert highest is None or isinstance(highest, int)
+            highest = event_times(source, frame).highest
             splits.append(
                 Split(
                     source=number,

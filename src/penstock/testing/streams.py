@@ -19,8 +19,9 @@ import polars as pl
 
 from penstock.compiler import compile_query
 from penstock.config import Config
-from penstock.plan.buckets import BucketMap
+from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Reconfiguration
+from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
 from penstock.runtime.inspect import read_state
@@ -89,7 +90,8 @@ class TestStream:
         self._temporary = tempfile.mkdtemp(prefix="penstock-test-") if folder is None else None
         self._folder = Path(self._temporary or str(folder))
         self._config = Config(fsync=False)
-        self._run = CrashingRun(self._query, self._folder, self._config)
+        self._held: dict[str, BucketSet] = {}
+        self._run = self._begin(self._query)
         self._before: dict[int, list[pl.DataFrame]] = {}
         self._added: dict[int, list[Mapping[str, Any]]] = {n: [] for n, _ in self._query.sources}
         self._finished = False
@@ -158,6 +160,20 @@ class TestStream:
         """Give some buckets of a subquery to other instances from the next epoch on."""
         self._run.driver.move(subquery, moves, protocol=protocol)
 
+    def hold(self, operator: str, buckets: Iterable[int]) -> None:
+        """Let some buckets of an operator, and no others, stay behind from the next epoch on.
+
+        They take their rows and close nothing until they are let go, by no buckets here or by the
+        end of the input. Other buckets go on; what comes after the operator waits for the last one.
+        """
+        self._held[operator] = BucketSet.of(buckets)
+
+    @property
+    def stateful(self) -> tuple[str, ...]:
+        """The names of the operators that keep state; `hold` takes them."""
+        query = self._run.driver.query
+        return tuple(query.operator_name(number) for number in query.stateful)
+
     @property
     def movable(self) -> tuple[int, ...]:
         """The subqueries whose single buckets can move."""
@@ -200,7 +216,7 @@ class TestStream:
         return pl.concat(frames).to_dicts()
 
     def late(self) -> dict[int, pl.DataFrame]:
-        """Return the late rows of each source that has any, with the columns that were read."""
+        """Return the late rows of each source that has any, with all its columns."""
         return read_side_output(self._run.driver.root, "late")
 
     def dead_letters(self) -> pl.DataFrame:
@@ -244,7 +260,10 @@ class TestStream:
             assert not odd, f"sink {number} ({node.title}): {odd}"
         late = self.late()
         for number, source in self._query.sources:
-            found = late.get(number, pl.DataFrame(schema={source.time: source.schema[source.time]}))
+            found = late.get(
+                number,
+                pl.DataFrame(schema={name: source.schema[name] for name in source.time_columns}),
+            )
             columns = [name for name in source.schema if name in found.columns]
             expected = [{name: row[name] for name in columns} for row in reference.late[number]]
             odd = difference(found.select(columns).to_dicts(), expected)
@@ -335,7 +354,10 @@ class TestStream:
                 buckets=query.buckets,
             )
         self._query = query
-        self._run = CrashingRun(query, self._folder, self._config)
+        self._run = self._begin(query)
+
+    def _begin(self, query: CompiledQuery) -> CrashingRun:
+        return CrashingRun(query, self._folder, self._config, hold=lambda epoch: self._held)
 
 
 def _published(sink: Sink) -> pl.DataFrame:

@@ -127,7 +127,7 @@ def price_alarms(trades: "Stream", bases: pl.DataFrame, above: float = 1.04) -> 
     limits = bases.select("stock", limit=(pl.col("base") * above).cast(pl.Int64))
     return (
         trades.enrich(limits, on="stock", how="inner")
-        .filter("price > limit")
+        .filter('price > "limit"')
         .dedup(by="stock", within="1 minute")
     )
 

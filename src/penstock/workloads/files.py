@@ -7,6 +7,7 @@ file sources read in that order. A folder holds one stream; another one is refus
 import json
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -30,6 +31,35 @@ class Made(Protocol):
 
     def write(self, folder: Path | str, files: int = 20) -> list[Path]:
         """Write the stream as Parquet files in event-time order; skip those already there."""
+
+
+class Several(Protocol):
+    """Several made-up streams that belong together, by name."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+
+    @property
+    def parts(self) -> Mapping[str, Made]:
+        """The streams; each is written to a folder of its name."""
+
+    def write(self, folder: Path | str, files: int = 20) -> list[Path]:
+        """Write each stream as Parquet files in order of arrival; skip those already there."""
+
+
+def parts_of(made: Made | Several) -> dict[str, Made]:
+    """Return the streams of an input by the folder that each is in, below the input's own.
+
+    Where there is one stream, it has no name, and the folder is the input's own.
+    """
+    parts: Mapping[str, Made] | None = getattr(made, "parts", None)
+    return dict(parts) if parts is not None else {"": made}  # type: ignore[dict-item]  # a Made
+
+
+def delay_of(made: Made) -> str:
+    """Return how far behind the highest time a row of a stream may come."""
+    return str(getattr(made, "delay", "0 seconds"))
 
 
 def write_stream(made: Made, folder: Path | str, files: int, *, name: str) -> list[Path]:

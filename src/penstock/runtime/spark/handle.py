@@ -6,24 +6,35 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
-from py4j.protocol import Py4JNetworkError
 
 from penstock.compiler import explain
-from penstock.errors import FencedError, TaskError
 from penstock.observe import history
 from penstock.runtime import by_hand
+from penstock.runtime.again import give_back
 from penstock.runtime.driver import Driver
 from penstock.runtime.inspect import read_state
 from penstock.runtime.outputs import read_side_output
 from penstock.runtime.sizes import read_first
+from penstock.runtime.spark.failures import clear_error
 from penstock.runtime.spark.progress import ProgressBook
 from penstock.sinks.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+_UNREAD = {
+    "source": pl.String,
+    "path": pl.String,
+    "status": pl.String,
+    "reason": pl.String,
+    "since": pl.Float64,
+    "tries": pl.Int64,
+}
 
 
 class Query:
@@ -38,22 +49,33 @@ class Query:
         *,
         finish: Callable[[], None] | None,
         close: Callable[[], None],
+        wake: Callable[[], None] = lambda: None,
     ) -> None:
         """Watch a streaming query until it ends; then finish it, if asked, and clean up."""
         self._spark_query, self._driver = spark_query, driver
         self._book, self._tables = book, tables
-        self._finish, self._close = finish, close
+        self._finish, self._close, self._wake = finish, close, wake
         self._error: BaseException | None = None
         self._stopping = False
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="penstock-watch", daemon=True)
         self._watcher.start()
 
+    def __repr__(self) -> str:
+        """Return what the query is, whether it runs and how far it is."""
+        last = self._driver.last
+        how = "running" if self.isActive else "failed" if self._error is not None else "ended"
+        reached = "no epoch yet" if last is None else f"epoch {last.epoch}"
+        name = f" {self.name!r}" if self.name else ""
+        return f"<Query{name}: {how}, {reached}; checkpoint {self.checkpoint}>"
+
     def _watch(self) -> None:
         try:
             while not self._spark_query.awaitTermination(1):
                 with suppress(OSError):  # statistics wait for an epoch that may not come
                     self._driver.steering.events.flush()
+                with suppress(OSError):  # another time
+                    self._wake()
             if self._finish is not None and not self._stopping:
                 self._finish()
         except Exception as error:  # kept for exception() and awaitTermination()
@@ -71,7 +93,7 @@ class Query:
         self._driver.close()
 
     def failed(self, error: BaseException) -> None:
-        """Remember the error that ended the query; what comes of stopping it is none."""
+        """Remember the error that ended the query; stopping it is no error."""
         if not self._stopping:
             self._error = self._error or clear_error(error, self.checkpoint)
 
@@ -154,9 +176,52 @@ class Query:
         return text if mermaid or sizes is None else f"{text}\n\n{sizes.describe()}"
 
     @property
-    def totals(self) -> dict[str, int]:
-        """Rows read, processed, late, refused and written since the query's first epoch."""
-        return dict(self._driver.last.totals) if self._driver.last else {}
+    def totals(self) -> dict[str, Any]:
+        """Rows read, processed, late, refused and written since the query's first epoch.
+
+        If the query reads files, ``files`` is how many were seen, read and refused, and how many
+        wait to be complete.
+        """
+        last = self._driver.last
+        if last is None:
+            return {}
+        return dict(last.totals) | ({"files": last.file_totals} if last.files_seen else {})
+
+    @property
+    def files(self) -> dict[str, dict[str, int]]:
+        """How many files of each source were seen, read and refused, and how many wait."""
+        last, names = self._driver.last, self._driver.query.source_names
+        found = last.file_accounts.by_source() if last else {}
+        return {names[number]: counts for number, counts in found.items()}
+
+    @property
+    def unread_files(self) -> pl.DataFrame:
+        """The files that wait or were refused: source, path, status, reason, since, tries."""
+        last, names = self._driver.last, self._driver.query.source_names
+        kinds = {"waiting": last.waiting_files, "refused": last.refused_files} if last else {}
+        return pl.DataFrame(
+            [
+                (names[file.source], file.path, kind, file.reason, file.since, file.tries)
+                for kind, files in kinds.items()
+                for file in files
+            ],
+            schema=_UNREAD,
+            orient="row",
+        )
+
+    def retry(self, file: str | Path, *, source: str = "") -> None:
+        """Give a refused file back to the query: it is read with the next epoch.
+
+        ``query.retry("calls/7.parquet")``, after the file was mended.
+
+        Args:
+            file: Its path, or its name if that is enough.
+            source: The name or number of its source, if several have refused it.
+
+        Raises:
+            ConfigError: The query has not refused such a file.
+        """
+        give_back(self._driver.root, str(file), source=source)
 
     @property
     def epochs(self) -> list[dict[str, Any]]:
@@ -168,7 +233,11 @@ class Query:
         return self._tables.read(name)
 
     def late(self) -> dict[str, pl.DataFrame]:
-        """Return the late rows of each source, with the epoch in which they came."""
+        """Return the late rows of each source, with the epoch in which they came.
+
+        They have all columns of the source, unless it says ``late="needed"``. Of several sources
+        with one name, all but the first have a number: ``calls``, ``calls #2``.
+        """
         return self._side_output("late")
 
     def dead_letters(self) -> pl.DataFrame:
@@ -181,9 +250,9 @@ class Query:
         return pl.concat(found.values())
 
     def _side_output(self, kind: str) -> dict[str, pl.DataFrame]:
-        sources = dict(self._driver.query.sources)
+        names = self._driver.query.source_names
         found = read_side_output(self._driver.root, kind)
-        return {f"{sources[n].name}": frame for n, frame in found.items()}
+        return {names[number]: frame for number, frame in found.items()}
 
     def rescale(self, subquery: int | str, instances: int, *, protocol: str = "auto") -> None:
         """Give a subquery another number of instances from the next epoch on, without a stop.
@@ -285,31 +354,6 @@ class Query:
     def checkpoint(self) -> str:
         """The checkpoint's path or URI."""
         return str(self._driver.root.parent)
-
-
-_ANOTHER_DRIVER = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently")
-"""What Spark says when another query writes the same log; two Penstock drivers are two queries."""
-
-
-def clear_error(error: BaseException, checkpoint: str) -> BaseException:
-    """Return an error of Spark as one that says what happened, if it is known.
-
-    Of two drivers on one checkpoint, Spark may notice before Penstock does; both ways it is a
-    `FencedError`. A JVM that has died is told by a connection that is gone.
-    """
-    if any(words in str(error) for words in _ANOTHER_DRIVER):
-        reason = (
-            "another driver writes Spark's log of this checkpoint, so two of them run on it; this "
-            "one stops and has committed nothing more; stop one of the two for good"
-        )
-        return FencedError(path=checkpoint, reason=reason)
-    if isinstance(error, (ConnectionError, Py4JNetworkError)):
-        reason = (
-            f"the connection to Spark's JVM is gone, so it has died or was stopped ({error}); "
-            "start the query again from its checkpoint, and it goes on where it was"
-        )
-        return TaskError(where="Spark", reason=reason)
-    return error
 
 
 def _as_dict(progress: Any) -> dict[str, Any]:

@@ -19,10 +19,11 @@ from penstock.exchange.payload import Payload
 from penstock.exchange.pins import Keeper, Pins
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.query.nodes import Frame
+from penstock.plan.files import Again
+from penstock.query.nodes import Frame, Source
 from penstock.runtime.task import DRIVER, run_task
-from penstock.sources.spark import needed_schema, rows_of_batches, split_of_row
-from penstock.sources.splits import Split, assign, scattered_splits
+from penstock.sources.spark import belongs, rows_of_batches, split_of_row
+from penstock.sources.splits import Split, again_splits, assign, scattered_splits
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
@@ -70,7 +71,7 @@ class SparkJobs:
         if query.scattered and batch is not None:
             rdd, start = _scattered(code, plan, batch, sizes[1]), 1
         else:
-            rdd, start = self._splits(query, batch, code, slots), 0
+            rdd, start = self._splits(query, batch, plan.again, code, slots), 0
         for stage in range(start, len(sizes) - 1):
             if stage > 0:
                 hosts = self.pins.place(query, stage, slots)
@@ -100,42 +101,87 @@ class SparkJobs:
         self,
         query: CompiledQuery,
         splits: DataFrame | None,
+        again: Sequence[Again],
         code: Callable[[], CompiledQuery],
         slots: Mapping[str, int],
     ) -> RDD[Any]:
         """Return the splits of the epoch as packed payloads, one partition per scan task."""
         tasks = query.stage_sizes[0]
-        if splits is None:
+        if splits is None and not again:
             return self.context.parallelize([], tasks)
-        framed = any(isinstance(source.reader, Frame) for _, source in query.sources)
+        rows = self._rows(query, splits, again)
         if tasks == 1:
-            rows = splits.repartition(1).rdd if framed else splits.rdd.coalesce(1)
             rows = self.keeper.keep_to(rows, self.pins.place(query, 0, slots))
-            return rows.mapPartitions(_assigner(code, 1)).values()
-        dispatched = splits.rdd.mapPartitions(_assigner(code, query.subqueries[0].instances))
-        return dispatched.partitionBy(tasks, int).values()
+        dispatched = rows.mapPartitions(_assigner(code, query.subqueries[0].instances))
+        return (dispatched if tasks == 1 else dispatched.partitionBy(tasks, int)).values()
+
+    def _rows(
+        self, query: CompiledQuery, splits: DataFrame | None, again: Sequence[Again]
+    ) -> RDD[Any]:
+        """Return the splits of the epoch, in one partition if there is one scan task."""
+        alone = query.stage_sizes[0] == 1
+        framed = any(isinstance(source.reader, Frame) for _, source in query.sources)
+        if splits is None:
+            return self.context.parallelize(again_splits(again), 1)
+        rows: RDD[Any] = (splits.repartition(1) if framed and alone else splits).rdd
+        if again:
+            more = self.context.parallelize(again_splits(again), 1)
+            rows = self.context.union([rows.map(split_of_row), more])
+        return rows.coalesce(1) if alone else rows
 
 
 def _loader(broadcast: Broadcast[bytes], digest: str) -> Callable[[], CompiledQuery]:
     def load() -> CompiledQuery:
         if digest not in _QUERIES:
             _QUERIES.clear()
-            _QUERIES[digest] = cloudpickle.loads(broadcast.value)
+            _QUERIES[digest] = _unpacked(broadcast.value)
         return _QUERIES[digest]
 
     return load
 
 
+def _unpacked(blob: bytes) -> CompiledQuery:
+    """Return the query that the driver has sent.
+
+    Raises:
+        TaskError: It needs a module that this worker does not have.
+    """
+    try:
+        found: CompiledQuery = cloudpickle.loads(blob)
+    except ImportError as error:
+        reason = (
+            f"{error}: a function or class of the query is in a module that Spark's workers cannot "
+            "import; send it with spark.sparkContext.addPyFile(...), install it where they run, or "
+            "define it in the file of the query"
+        )
+        raise TaskError(where="a Python worker of Spark", reason=reason) from error
+    return found
+
+
 def _assigner(
     code: Callable[[], CompiledQuery],
     instances: int,
-) -> Callable[[Iterable[Row]], Iterator[Addressed]]:
-    def run(rows: Iterable[Row]) -> Iterator[Addressed]:
-        splits = [split_of_row(row) for row in rows]
-        for payload in assign(code(), splits, instances):
+) -> Callable[[Iterable[Row | Split]], Iterator[Addressed]]:
+    def run(rows: Iterable[Row | Split]) -> Iterator[Addressed]:
+        found = [row if isinstance(row, Split) else split_of_row(row) for row in rows]
+
+        def work() -> list[Payload]:
+            query = code()
+            return assign(query, [s for s in found if belongs(query, s)], instances)
+
+        for payload in _or_error(work):
             yield payload.task, payload.pack()
 
     return run
+
+
+def _or_error(work: Callable[[], Iterable[Payload]]) -> list[Payload]:
+    """Return what some work sends, or the error that Penstock raised in it, for the driver."""
+    try:
+        return list(work())
+    except PenstockError as error:
+        facts = {"error": type(error).__name__, "fields": error.fields}
+        return [Payload(kind="error", stage=DRIVER, task=0, facts=facts)]
 
 
 def _scattered(
@@ -144,13 +190,20 @@ def _scattered(
     """Return what the first stage sends on, run in the partitions in which Spark has the rows."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        query = code()
         context = TaskContext.get()
         assert context is not None
-        ((number, source),) = query.sources
-        rows = rows_of_batches(batches, needed_schema(query, number, source))
-        splits = scattered_splits(number, context.partitionId(), rows)
-        sent = _sent(query, plan, 0, context.partitionId(), [], following, splits)
+        task = context.partitionId()
+
+        def work() -> list[Payload]:
+            query = code()
+            ((number, _),) = query.sources
+            source = query.nodes[number]
+            assert isinstance(source, Source)
+            columns = source.schema if source.late_whole else query.columns_read(number)
+            rows = rows_of_batches(batches, dict(columns))
+            return run_task(query, plan, 0, task, [], scattered_splits(number, task, rows))
+
+        sent = _addressed(work, 0, following)
         addressed = [{"target": target, "data": data} for target, data in sent]
         yield pa.RecordBatch.from_pylist(addressed, schema=_ADDRESSED)
 
@@ -169,27 +222,16 @@ def _stage_task(
 ) -> Callable[[int, Iterable[bytes]], Iterator[Addressed]]:
     def run(task: int, inbox: Iterable[bytes]) -> Iterator[Addressed]:
         payloads = [Payload.unpack(data) for data in inbox]
-        return _sent(code(), plan, stage, task, payloads, following)
+        return _addressed(lambda: run_task(code(), plan, stage, task, payloads), stage, following)
 
     return run
 
 
-def _sent(
-    query: CompiledQuery,
-    plan: EpochPlan,
-    stage: int,
-    task: int,
-    inbox: Sequence[Payload],
-    following: int,
-    at_hand: Sequence[Split] = (),
+def _addressed(
+    work: Callable[[], Iterable[Payload]], stage: int, following: int
 ) -> Iterator[Addressed]:
     """Run a task and give what it sends an address among the tasks of the next stage."""
-    try:
-        sent = run_task(query, plan, stage, task, inbox, at_hand)
-    except PenstockError as error:
-        facts = {"error": type(error).__name__, "fields": error.fields}
-        sent = [Payload(kind="error", stage=DRIVER, task=0, facts=facts)]
-    for payload in sent:
+    for payload in _or_error(work):
         target = payload.task if payload.stage == stage + 1 else payload.task % following
         yield target, payload.pack()
 

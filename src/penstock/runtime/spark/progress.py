@@ -28,6 +28,8 @@ class ProgressBook:
             "epoch": manifest.epoch,
             "rows": dict(result.counts),
             "totals": dict(manifest.totals),
+            "files": dict(result.files),
+            "fileTotals": manifest.file_totals,
             "watermarks": dict(manifest.watermarks),
             "segments": {name: len(refs) for name, refs in manifest.segments.items()},
             "stateBytes": sum(files.values()),

@@ -51,10 +51,15 @@ _PATIENCE_SECONDS = 30
 _SOCKET_PATH = 40
 """A Unix socket's path has at most 107 bytes; Spark puts a long name into the temporary folder."""
 _QUIET = """
+# What a task or a stream fails with reaches the user as the query's error.
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
 logger.streams.name = org.apache.spark.sql.execution.streaming
 logger.streams.level = off
+logger.tasks.name = org.apache.spark.executor
+logger.tasks.level = off
+logger.attempts.name = org.apache.spark.scheduler.TaskSetManager
+logger.attempts.level = off
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR

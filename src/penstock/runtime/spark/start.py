@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import threading
+import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,20 +16,28 @@ from penstock.control.rules import parse_rules
 from penstock.errors import CheckpointError, QueryError
 from penstock.exchange.pins import Pins
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.durations import Duration, parse_duration
 from penstock.query.nodes import Files, Sink
+from penstock.runtime.again import Waker
 from penstock.runtime.driver import Driver
 from penstock.runtime.sizes import chosen, is_new, keep_first, sizes_to_begin_with
-from penstock.runtime.spark.handle import Query, clear_error
+from penstock.runtime.spark.failures import clear_error
+from penstock.runtime.spark.handle import Query
 from penstock.runtime.spark.job import SparkJobs
 from penstock.runtime.spark.progress import ProgressBook
 from penstock.runtime.spark.resources import resources_of
 from penstock.runtime.spark.session import use_this_python
 from penstock.sinks.spark import SparkPublisher
 from penstock.sources.backlog import Backlog
-from penstock.sources.spark import spark_uri, stream_of_splits, write_rows
-from penstock.state.files import place_of
+from penstock.sources.spark import (
+    reads_files,
+    source_folders,
+    spark_uri,
+    stream_of_splits,
+    write_rows,
+)
+from penstock.state.files import place_of, usable
+from penstock.state.spark_log import keep_folders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +67,8 @@ def start(
         name: The query's name in Spark.
         available_now: Process what is there in as many epochs as the sources ask for, then end.
         every: Start an epoch this often; as fast as possible unless given.
-        finish: With ``available_now``: the input is complete, so at its end close all windows.
+        finish: With ``available_now``: the input is complete for good, so at its end close all
+            windows. Without it what is not complete stays open, and a later start goes on.
         instances: How many instances each subquery has, or a number for some of them. ``"auto"``
             measures what rows cost on the first rows of the sources, at the first start; after
             that a query is as large as it was. So it is with ``elastic`` unless a number is given.
@@ -65,6 +77,12 @@ def start(
 
     Returns:
         The handle of the running query.
+
+    Raises:
+        QueryError: An option is wrong, or the folder of a source does not exist.
+        CheckpointError: The checkpoint cannot be used for this query, or is damaged.
+        FinishedError: The query was finished, and input that goes on is asked for.
+        OutputError: The folder of a sink belongs to another query.
     """
     _check_options(available_now=available_now, every=every, finish=finish)
     settings = _settings(spark)
@@ -78,7 +96,9 @@ def start(
     query = compile_query(sinks, strategy=config.strategy, buckets=config.buckets)
     _check_folders(query)
     sizes = None
-    if not isinstance(instances, int | Mapping) and is_new(checkpoint):
+    with usable(place_of(checkpoint)):
+        new = is_new(checkpoint)
+    if not isinstance(instances, int | Mapping) and new:
         slots = spark.sparkContext.defaultParallelism
         sizes = sizes_to_begin_with(sinks, config, elastic, slots, auto=instances == "auto")
     wanted = sizes.instances if sizes else instances
@@ -90,10 +110,42 @@ def start(
     )
     use_this_python(spark.sparkContext)
     keep_sizes = not isinstance(instances, int | Mapping)
-    run = _Run(query, spark, checkpoint, config, keep_sizes=keep_sizes, elastic=elastic)
-    if sizes is not None:
-        keep_first(run.driver.root, sizes)
-    return run.start(name=name, available_now=available_now, every=every, finish=finish)
+    with _STARTING:
+        _check_not_running(checkpoint)
+        run = _Run(query, spark, checkpoint, config, keep_sizes=keep_sizes, elastic=elastic)
+        if sizes is not None:
+            keep_first(run.driver.root, sizes)
+        handle = run.start(name=name, available_now=available_now, every=every, finish=finish)
+        _RUNNING[_real(checkpoint)] = handle
+    return handle
+
+
+_STARTING = threading.Lock()
+_RUNNING: weakref.WeakValueDictionary[str, Query] = weakref.WeakValueDictionary()
+"""The queries that this process has started, by checkpoint."""
+
+
+def _check_not_running(checkpoint: str | Path) -> None:
+    """Check that no query of this process runs on a checkpoint.
+
+    Spark would stop it in silence. A query of another process is fenced by the manifests.
+
+    Raises:
+        CheckpointError: One does.
+    """
+    running = _RUNNING.get(_real(checkpoint))
+    if running is not None and running.isActive:
+        named = f"query {running.name!r}" if running.name else "a query without a name"
+        reason = (
+            f"{named} (run {running.runId}) of this process runs on it; stop that one first, "
+            "or give this one a checkpoint of its own"
+        )
+        raise CheckpointError(path=str(place_of(checkpoint)), reason=reason)
+
+
+def _real(checkpoint: str | Path) -> str:
+    place = str(place_of(checkpoint))
+    return place if "://" in place else os.path.realpath(place)
 
 
 def _check_options(*, available_now: bool, every: Duration | None, finish: bool) -> None:
@@ -186,6 +238,7 @@ class _Run:
         self.jobs = SparkJobs(
             spark.sparkContext, pins=pins, slots_by_host=self.resources.slots_by_host
         )
+        self.waker: Waker | None = None
         self.book = ProgressBook(config.recentProgress)
         self.error: BaseException | None = None
 
@@ -197,9 +250,16 @@ class _Run:
         every: Duration | None,
         finish: bool,
     ) -> Query:
+        if not available_now:
+            self.driver.check_unfinished()
         rows = self.spark_folder / "rows"
         write_rows(self.query, rows)
-        frame = stream_of_splits(self.spark, self.query, spark_uri(rows))
+        wake = self.spark_folder / "wake"
+        last = self.driver.last.epoch if self.driver.last else -1
+        self.waker = Waker(wake, last) if reads_files(self.query) else None
+        self.wake()
+        frame = stream_of_splits(self.spark, self.query, spark_uri(rows), spark_uri(wake))
+        keep_folders(self.spark_folder / "spark", source_folders(frame))
         writer = frame.writeStream.foreachBatch(self._epoch)
         writer = writer.option("checkpointLocation", spark_uri(self.spark_folder / "spark"))
         if name is not None:
@@ -216,6 +276,7 @@ class _Run:
             self.publisher.tables,
             finish=self._finish if finish else None,
             close=self._close,
+            wake=self.wake,
         )
         self.handle = handle
         if self.error is not None:
@@ -233,8 +294,11 @@ class _Run:
                 raise
             raise clear from error
 
-    def _epoch(self, batch: DataFrame, epoch: int) -> None:
-        self._run(epoch, lambda query, plan: self.jobs.run(query, plan, batch), final=False)
+    def wake(self) -> None:
+        """Let Spark ask for an epoch, if there is a file to be tried again."""
+        last = self.driver.last
+        if self.waker is not None and last is not None and self.driver.retries.wanted(last):
+            self.waker.wake(last.epoch)
 
     def _close(self) -> None:
         self.resources.close()
@@ -245,23 +309,15 @@ class _Run:
         return None if self.handle is None else self.handle.lastProgress
 
     def _finish(self) -> None:
-        last = self.driver.last
-        if last is None or not last.final:
-            self._run(
-                last.epoch + 1 if last else 0,
-                lambda query, plan: self.jobs.run(query, plan, None),
-                final=True,
-            )
+        result = self.driver.finish(lambda query, plan: self.jobs.run(query, plan, None))
+        if result is not None:
+            self.book.add(result)
 
-    def _run(
-        self,
-        epoch: int,
-        execute: Callable[[CompiledQuery, EpochPlan], list[TaskReport]],
-        *,
-        final: bool,
-    ) -> None:
+    def _epoch(self, batch: DataFrame, epoch: int) -> None:
         try:
-            self.book.add(self.driver.run_epoch(epoch, execute, final=final))
+            self.book.add(
+                self.driver.run_epoch(epoch, lambda query, plan: self.jobs.run(query, plan, batch))
+            )
         except BaseException as error:
             self.error = error
             if self.handle is not None:

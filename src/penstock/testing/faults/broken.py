@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from penstock.runtime import pinned
-from penstock.state import manifests
+from penstock.runtime import driver, outputs, pinned
+from penstock.sinks import publish
+from penstock.state import manifests, owners
 from penstock.state.disk import Disk
 from penstock.state.files import LocalFiles, Place
 from penstock.state.manifests import Manifest
+from penstock.state.owners import Claim, Claimant
 from penstock.state.retention import Kept, Retention
 from penstock.testing.faults.machine import Store
 
@@ -144,6 +147,61 @@ BROKEN: tuple[Store, ...] = (
         changes=((Retention, "_outlived", _outlived_early),),
     ),
 )
+
+
+def _claim_nothing(target: Place, who: Claimant) -> Claim:
+    return Claim(owner=who.owner, checkpoint=who.checkpoint)
+
+
+def _clear_always(target: Place, who: Claimant) -> Claim:
+    claim = owners.claim_folder(target, who)
+    if who.mode == "overwrite":
+        owners._clear(target, replace(claim, begin=2**31))
+    return claim
+
+
+def _number_from_zero(target: Place, who: Claimant, newest: Claim | None) -> Claim:
+    return Claim(owner=who.owner, checkpoint=who.checkpoint, clears=who.mode == "overwrite")
+
+
+def _name_without_zeros(number: int) -> str:
+    return f"epoch={number}"
+
+
+def _was_run_by_number(last: Manifest, epoch: int, *, final: bool) -> bool:
+    return last.epoch == epoch
+
+
+FORGETFUL: tuple[Store, ...] = (
+    Store(
+        name="folders belong to nobody",
+        changes=(
+            (outputs, "claim_folder", _claim_nothing),
+            (outputs, "check_owner", lambda *_: None),
+        ),
+    ),
+    Store(
+        name="an owner is asked only at the start",
+        changes=((outputs, "check_owner", lambda *_: None),),
+    ),
+    Store(name="overwritten at every start", changes=((outputs, "claim_folder", _clear_always),)),
+    Store(
+        name="all queries number their epochs from zero",
+        changes=((owners, "_wanted", _number_from_zero),),
+    ),
+    Store(
+        name="epochs are named without zeros",
+        changes=(
+            (outputs, "epoch_name", _name_without_zeros),
+            (publish, "epoch_name", _name_without_zeros),
+        ),
+    ),
+    Store(
+        name="input after the finish is taken for a replay",
+        changes=((driver, "_was_run", _was_run_by_number),),
+    ),
+)
+"""Drivers that forget whose a folder is, or what was finished; only histories can show these."""
 UNCHECKED = Store(
     name="manifests are not checked",
     changes=(

@@ -17,7 +17,7 @@ import polars as pl
 from penstock.config import Config
 from penstock.errors import CheckpointError
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
+from penstock.plan.epoch import StagedFile
 from penstock.query.nodes import Files, Rows
 from penstock.runtime.driver import Driver
 from penstock.sinks.staging import read_staged
@@ -101,9 +101,7 @@ class ImitatedRun:
         """Run to the end of the input, then close all windows."""
         while self.step():
             pass
-        last = self.driver.last
-        if last is None or not last.final:
-            self._run(last.epoch + 1 if last else 0, [], final=True)
+        self.driver.finish(lambda query, plan: run_stages(query, plan, []))
 
     def die(self, *, committed: bool) -> None:
         """Run the tasks of the next batch and die before or right after its commit."""
@@ -114,13 +112,9 @@ class ImitatedRun:
             return
         raise AssertionError("the driver outlived its own crash")
 
-    def _run(self, epoch: int, splits: Sequence[Split], *, final: bool = False) -> None:
+    def _run(self, epoch: int, splits: Sequence[Split]) -> None:
         self.now = 1000 + EPOCH_SECONDS * epoch
-
-        def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
-            return run_stages(query, plan, splits)
-
-        self.driver.run_epoch(epoch, execute, final=final)
+        self.driver.run_epoch(epoch, lambda query, plan: run_stages(query, plan, splits))
 
     def _new_offsets(self) -> dict[int, int] | None:
         found = {}
@@ -131,7 +125,8 @@ class ImitatedRun:
             if new:
                 self.log.add_files(number, seen, new[:limit])
             found[number] = self.log.newest_list(number)
-        if found == self.offsets:
+        woken = self.driver.retries.wanted(self.driver.last)
+        if found == self.offsets and not woken:
             return None
         self.log.write_offsets(self.batch, found)
         return found

@@ -29,6 +29,7 @@ _KINDS = (
     ("/penstock/state", "segment"),
     ("/penstock/staged", "staged side output"),
     (".staging", "staged output"),
+    (".owners", "claim"),
     ("/penstock/late", "side output"),
     ("/penstock/dead", "side output"),
     ("/spark/", "Spark's log"),
@@ -120,7 +121,7 @@ def _kill(process: psutil.Process) -> bool:
 def kind_of(path: str) -> str:
     """Return what a file or folder of a checkpoint or sink is.
 
-    >>> kind_of("/c/penstock/manifests/.000000000007.json.ab.tmp"), kind_of("/out/epoch=3")
+    >>> kind_of("/c/penstock/manifests/.000000000007.json.ab.tmp"), kind_of("/out/epoch=0000000003")
     ('manifest', 'output')
     """
     return next((kind for part, kind in _KINDS if part in path), "other")

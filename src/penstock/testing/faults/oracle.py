@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,16 +20,18 @@ from penstock.operators.chunks import PANE
 from penstock.operators.hashing import BUCKET
 from penstock.operators.kernel import UNTIL
 from penstock.operators.kernels import kernel_of
-from penstock.operators.panes import NOT_STARTED
-from penstock.plan.buckets import BucketMap, BucketSet
+from penstock.operators.sessions import SessionKernel
+from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.tails import state_folder
 from penstock.query.nodes import Aggregate
 from penstock.query.windows import TimeWindow
 from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
+from penstock.state.audit import audit
 from penstock.state.files import FileSystem, LocalFiles, Place, place_of
 from penstock.state.manifests import Manifest, ManifestLog
+from penstock.state.owners import claims_folder
 from penstock.state.published import published_marker
 from penstock.state.segments import read_segment
 from penstock.testing.compare import difference
@@ -143,28 +146,27 @@ def state_rows(root: Place, query: CompiledQuery, last: Manifest, number: int) -
     """Return an operator's state as sorted texts of rows, each with its bucket."""
     name, everything = query.operator_name(number), BucketSet(((0, query.buckets),))
     folder = root / "state" / name
-    deltas = []
-    for ref, end in last.lineages(name):
-        delta = read_segment(folder, ref, everything)
-        if end is not None:  # later rows of a tail are the new owner's, too
+    deltas: dict[int, list[pl.DataFrame]] = {}
+    for kept in last.kept(name):
+        delta = read_segment(folder, kept.ref, kept.buckets)
+        if kept.before_us is not None:  # later rows of a tail are the new owner's, too
             node = query.nodes[number]
             assert isinstance(node, Aggregate)
             assert isinstance(node.window, TimeWindow)
-            delta = delta.filter(pl.col(PANE) * node.window.pane_us < end)
-        deltas.append(delta)
+            delta = delta.filter(pl.col(PANE) * node.window.pane_us < kept.before_us)
+        deltas.setdefault(kept.mark, []).append(delta)
     if not deltas:
         return ()
-    watermark = last.watermarks.get(name, NOT_STARTED)
-    merged = kernel_of(query, number).compact(deltas, watermark, whole=True)
-    rows = merged.filter(pl.col(UNTIL) > watermark)
-    (subquery,) = [s.id for s in query.subqueries if s.head == number]
-    placement = placement_of(
-        query.nodes[number],
-        query.buckets,
-        BucketMap.even(query.buckets, 1),
-        0,
-        query.grid_of(subquery),
+    kernel = kernel_of(query, number)
+    rows = pl.concat(
+        kernel.compact(found, mark, whole=True).filter(pl.col(UNTIL) > mark)
+        for mark, found in deltas.items()
     )
+    if isinstance(kernel, SessionKernel):
+        rows = kernel.joined(rows)
+    (subquery,) = [s.id for s in query.subqueries if s.head == number]
+    grid = query.grid_of(subquery)
+    placement = placement_of(query.nodes[number], query.buckets, everything, grid)
     placed = rows.with_columns(placement.bucket(rows).alias(BUCKET)).to_dicts()
     return tuple(sorted(f"{row.pop(BUCKET)}: {sorted(row.items())}" for row in placed))
 
@@ -317,8 +319,8 @@ def missing_history(machine: Machine, files: FileSystem) -> list[str]:
 def unnamed_files(machine: Machine, files: LocalFiles) -> list[str]:
     """Return the files below a machine's folder that nothing names: garbage.
 
-    Named are the manifests and what they name, the marker of the newest epoch, pins, all that is
-    published, and the event log, which bounds itself.
+    Named are the manifests and what they name, the marker of the newest epoch, pins, claims, all
+    that is published, and the event log, which bounds itself.
     """
     with files_of_thread(files):
         root = place_of(machine.checkpoint) / "penstock"
@@ -332,12 +334,25 @@ def unnamed_files(machine: Machine, files: LocalFiles) -> list[str]:
         named |= {f"{root}/state/{op}/{name}" for m in kept for op, name in m.segment_names()}
         named |= {staged.path for staged in kept[-1].staged}
         named |= {str(published_marker(root, kept[-1].epoch))}
-        open_folders = tuple(f"{p}/" for p in (f"{root}/pinned", *targets))
+        claims = [str(claims_folder(place_of(target))) for target in targets]
+        open_folders = tuple(f"{p}/" for p in (f"{root}/pinned", *targets, *claims))
         sides = (f"{root}/late/", f"{root}/dead/")
         found = all_files(Place(files, machine.folder))
         events = f"{root}/events/"
         found = [p for p in found if not p.startswith(events) or "/." in p.removeprefix(events)]
         return [p for p in found if p not in named and not p.startswith((*open_folders, *sides))]
+
+
+def parted(checkpoint: str | Path, *, taken: bool = False) -> list[str]:
+    """Return where an audit of a checkpoint finds that something parts, as texts.
+
+    Args:
+        checkpoint: The checkpoint.
+        taken: Whether readers have taken published epochs; else none may be missing.
+    """
+    found = audit(checkpoint)
+    wrong = found.partings if taken else (*found.partings, *found.missing)
+    return [f"audit: {parting.where}: {parting.text}" for parting in wrong]
 
 
 def all_files(folder: Place) -> list[str]:

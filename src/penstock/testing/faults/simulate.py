@@ -23,6 +23,7 @@ from penstock.testing.faults.oracle import (
     compare,
     missing_history,
     outcome_of,
+    parted,
     unnamed_files,
 )
 from penstock.testing.faults.scenario import Scenario, any_layout, scenario_of
@@ -197,7 +198,9 @@ class _Simulation:
         found = outcome_of(self.machine, LocalFiles(self.disk))
         odd = compare(self.clean.outcome(self.until), found)
         self.trial.odd = odd
-        for text in missing_history(self.machine, LocalFiles(self.disk)):
+        with life.using():
+            notes = parted(self.machine.checkpoint)
+        for text in (*notes, *missing_history(self.machine, LocalFiles(self.disk))):
             odd.add(text)
         life.sweep()
         left = unnamed_files(self.machine, LocalFiles(self.disk))

@@ -9,7 +9,7 @@ import polars as pl
 
 from penstock.query.aggregates import Call, result_type
 from penstock.query.nodes import Aggregate
-from penstock.query.windows import CountWindow, SessionWindow, TimeWindow
+from penstock.query.windows import CountWindow, SessionWindow
 from penstock.testing.reference.counts import counts_of
 from penstock.testing.reference.folds import fold, rank
 from penstock.testing.reference.rows import (
@@ -22,6 +22,7 @@ from penstock.testing.reference.rows import (
     to_datetime,
 )
 from penstock.testing.reference.sessions import sessions_of
+from penstock.testing.reference.windows import windows_of
 
 Member = tuple[Row, list[Any]]
 """A row of a window with its argument for each call."""
@@ -48,13 +49,13 @@ def _closed(
     if isinstance(node.window, SessionWindow):
         yield from sessions_of(members, node.window, arriving.mark)
         return
-    windows: dict[int, list[Member]] = {}
+    windows: dict[tuple[int, int], list[Member]] = {}
     for member in members:
-        for start in windows_of(member[0].time, node.window):
-            windows.setdefault(start, []).append(member)
-    for start, found in windows.items():
-        if start + node.window.size_us <= arriving.mark:
-            yield start, start + node.window.size_us, found
+        for bounds in windows_of(member[0].time, node.window):
+            windows.setdefault(bounds, []).append(member)
+    for (start, end), found in windows.items():
+        if end <= arriving.mark:
+            yield start, end, found
 
 
 def _members(node: Aggregate, arriving: Arriving) -> Iterator[Member]:
@@ -75,24 +76,12 @@ def result(
     """Return the result of one group in one window; None if it was refused."""
     shown = {
         **{name: members[0][0].values[name] for name in node.by},
-        "window_start": to_datetime(start),
-        "window_end": to_datetime(end),
+        "window_start": to_datetime(start, node.zone),
+        "window_end": to_datetime(end, node.zone),
     }
     row = arriving.result(time, shown)
     values = arriving.attempt(row, _results, node, members)
     return None if values is None else row.having(shown | values)
-
-
-def windows_of(time: int, window: TimeWindow) -> Iterator[int]:
-    """Yield the starts of the windows that hold a time, the last one first.
-
-    >>> list(windows_of(-1, TimeWindow(size_us=7, every_us=3)))
-    [-3, -6]
-    """
-    start = time - time % window.every_us
-    while start + window.size_us > time:
-        yield start
-        start -= window.every_us
 
 
 def _arguments(node: Aggregate, row: Row) -> list[Any]:

@@ -38,7 +38,6 @@ from penstock.testing.reference.rows import (
     Arriving,
     Row,
     Values,
-    flat_columns,
     frame_of,
     in_order,
     to_micros,
@@ -132,10 +131,10 @@ class _Evaluation:
         frame = pl.DataFrame(self.inputs.get(number, ()), schema=dict(source.schema))
         admitted, late, highest = [], [], -math.inf
         for position, values in enumerate(frame.iter_rows(named=True)):
-            if values[source.time] is None:
+            time = _event_time(source, values)
+            if time is None:
                 self.refused.add((number, position))
                 continue
-            time = to_micros(values[source.time])
             if time < highest - source.delay_us:
                 late.append(values)
                 continue
@@ -171,11 +170,24 @@ class _Evaluation:
             return None
 
 
+def _event_time(source: nodes.Source, values: Values) -> int | None:
+    """Return the event time of a row; None if it has none."""
+    time = values.get(source.time)
+    if source.moment is not None:
+        row = pl.DataFrame([values], schema=dict(source.schema))
+        try:
+            time = row.select(source.moment).item()
+        except Exception:  # whatever an expression raises
+            return None
+    return None if time is None else to_micros(time)
+
+
 def _written(node: nodes.Sink, arriving: Arriving) -> list[Row]:
     """Return the rows that a sink gets; an ordered one, those whose turn has come, in order."""
     if not node.ordered:
         return arriving.rows
-    return in_order([row for row in arriving.rows if row.time < arriving.mark], flat_columns(node))
+    columns = [name for name, dtype in node.schema.items() if not isinstance(dtype, pl.Array)]
+    return in_order([row for row in arriving.rows if row.time < arriving.mark], columns)
 
 
 def _computed(node: Node, row: Row) -> list[Values]:

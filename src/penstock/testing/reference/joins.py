@@ -50,8 +50,8 @@ def _close(node: Pairing, arriving: Arriving, equal: Any) -> Iterator[tuple[Row,
         return
     for left in arriving.ports[0]:
         for right in arriving.ports[-1]:
-            close = left is not right and abs(left.time - right.time) < node.within
-            if close and equal(left, right):
+            may = node.self_pairs or left is not right
+            if may and abs(left.time - right.time) < node.within and equal(left, right):
                 yield left, right
 
 

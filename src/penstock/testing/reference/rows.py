@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import polars as pl
 
@@ -102,10 +103,13 @@ def to_micros(time: date) -> int:
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
-def to_datetime(micros: int) -> datetime:
-    """Return the time of microseconds since 1970.
+def to_datetime(micros: int, zone: str | None = None) -> datetime:
+    """Return the time of microseconds since 1970, in a time zone or UTC without one.
 
     >>> to_datetime(1_000_000)
     datetime.datetime(1970, 1, 1, 0, 0, 1)
+    >>> to_datetime(0, "Asia/Tokyo").isoformat()
+    '1970-01-01T09:00:00+09:00'
     """
-    return EPOCH + timedelta(microseconds=micros)
+    time = EPOCH + timedelta(microseconds=micros)
+    return time if zone is None else time.replace(tzinfo=UTC).astimezone(ZoneInfo(zone))

@@ -7,25 +7,28 @@ from functools import cmp_to_key
 from typing import Any
 
 from penstock.query.top import Top
-from penstock.testing.reference.aggregates import key_of, windows_of
+from penstock.testing.reference.aggregates import key_of
 from penstock.testing.reference.folds import rank
 from penstock.testing.reference.rows import Arriving, Row, flat_columns, frame_of, to_datetime
+from penstock.testing.reference.windows import windows_of
 
 Valued = tuple[Row, Any]
 """A row with the value by which it is ordered."""
+Bounds = tuple[int, int]
+"""The start and the end of a window."""
 
 
 def top(node: Top, arriving: Arriving) -> list[Row]:
     """Return the first rows of the windows that have closed."""
     groups: dict[tuple[Any, ...], list[Valued]] = {}
     for row, value in _valued(node, arriving):
-        for start in _starts(node, row.time):
-            groups.setdefault((start, key_of(row, node.by)), []).append((row, value))
+        for bounds in _bounds(node, row.time):
+            groups.setdefault((bounds, key_of(row, node.by)), []).append((row, value))
     return [
         found
-        for (start, _), members in groups.items()
-        if _closed(node, start, arriving.mark)
-        for found in _first(node, arriving, members, start)
+        for (bounds, _), members in groups.items()
+        if bounds[1] <= arriving.mark
+        for found in _first(node, arriving, members, bounds)
     ]
 
 
@@ -40,18 +43,14 @@ def _value(node: Top, row: Row) -> list[Any]:
     return [frame_of([row], node.inputs[0]).select(node.order).item()]
 
 
-def _starts(node: Top, time: int) -> Iterator[int]:
+def _bounds(node: Top, time: int) -> Iterator[Bounds]:
     if node.window is None:
-        yield time
+        yield time, time + 1
     else:
         yield from windows_of(time, node.window)
 
 
-def _closed(node: Top, start: int, mark: float) -> bool:
-    return start < mark if node.window is None else start + node.window.size_us <= mark
-
-
-def _first(node: Top, arriving: Arriving, members: list[Valued], start: int) -> Iterator[Row]:
+def _first(node: Top, arriving: Arriving, members: list[Valued], bounds: Bounds) -> Iterator[Row]:
     flat = flat_columns(node.inputs[0])
 
     def place(member: Valued) -> tuple[Any, ...]:
@@ -69,13 +68,16 @@ def _first(node: Top, arriving: Arriving, members: list[Valued], start: int) -> 
 
     ordered = sorted(sorted(members, key=place), key=cmp_to_key(compared))
     for number, (row, _) in enumerate(ordered[: node.k], 1):
-        yield _result(node, arriving, row, start, number)
+        yield _result(node, arriving, row, bounds, number)
 
 
-def _result(node: Top, arriving: Arriving, row: Row, start: int, number: int) -> Row:
+def _result(node: Top, arriving: Arriving, row: Row, bounds: Bounds, number: int) -> Row:
     shown = row.picked(node.inputs[0]) | {"rank": number}
     if node.window is None:
         return arriving.result(row.time, shown)
-    end = start + node.window.size_us
-    times = {"window_start": to_datetime(start), "window_end": to_datetime(end)}
+    start, end = bounds
+    times = {
+        "window_start": to_datetime(start, node.zone),
+        "window_end": to_datetime(end, node.zone),
+    }
     return arriving.result(end, shown | times)

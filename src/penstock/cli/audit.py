@@ -1,0 +1,56 @@
+"""``penstock audit``: does everything that a query has counted agree with what is there?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from penstock.cli.checkpoint import told
+from penstock.cli.output import give, say
+from penstock.state.audit import audit
+from penstock.state.audited import Audit
+
+
+def run_audit(checkpoint: str, *, spark_folder: str | None, strict: bool, as_json: bool) -> None:
+    """Print an audit; end with exit code 1 if something parts."""
+    with told(as_json):
+        found = audit(checkpoint, spark_folder)
+    agrees = found.agrees and not (strict and found.missing)
+    if as_json:
+        give(found.as_dict() | {"ok": agrees})
+    else:
+        _print(found)
+    if not agrees:
+        raise typer.Exit(1)
+
+
+def _print(found: Audit) -> None:
+    for rows in (found.epochs, found.outputs):
+        if rows:
+            table = Table(box=None, pad_edge=False)
+            values = [asdict(row) for row in rows]
+            for name, value in values[0].items():
+                right = not isinstance(value, str)
+                table.add_column(name.replace("_", " "), justify="right" if right else "left")
+            for value in values:
+                table.add_row(*[_cell(cell) for cell in value.values()])
+            Console(width=180).print(table)
+            typer.echo()
+    for parting in (*found.partings, *found.missing):
+        typer.echo(f"{parting.kind}: {parting.where}: {parting.text}")
+    newest = f"{found.checkpoint}, up to epoch {found.newest}"
+    if found.partings:
+        say(f"{newest}: {len(found.partings)} partings")
+    elif found.missing:
+        say(f"{newest}: all agrees, but for published rows that are missing from their folders")
+    else:
+        say(f"{newest}: all agrees")
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,85 @@
+"""Functions of numbers."""
+
+from __future__ import annotations
+
+from penstock.query.functions.entry import SAME, STRICT, row
+
+_FLOAT = "Float64"
+_ZERO = "a row that divides by zero is a dead letter, where PostgreSQL ends the query"
+_NAN = "PostgreSQL raises an error where the value is no number; here it is NaN or infinite"
+
+NUMBERS = (
+    row("abs(x)", SAME, STRICT, "abs(-3)", "3"),
+    row("sign(x)", SAME, STRICT, "sign(-2.5)", "-1.0"),
+    row("ceil(x)", SAME, STRICT, "ceil(1.2)", "2", also=["ceiling"]),
+    row("floor(x)", SAME, STRICT, "floor(-1.2)", "-2"),
+    row("trunc(x[, digits])", SAME, STRICT, "trunc(1.777, 1)", "1.700", also=["truncate"]),
+    row(
+        "round(x[, digits])",
+        SAME,
+        STRICT,
+        "round(2.567, 2)",
+        "2.57",
+        "digits is a whole number, not an expression; of floats, halves go away from zero too",
+    ),
+    row("div(x, y)", "Int64", STRICT, "div(-7, 2)", "-3"),
+    row("mod(x, y)", SAME, STRICT, "mod(-7, 2)", "-1", _ZERO),
+    row("sqrt(x)", _FLOAT, STRICT, "sqrt(9)", "3.0", _NAN),
+    row("cbrt(x)", _FLOAT, STRICT, "cbrt(27)", "3.0"),
+    row("power(x, y)", _FLOAT, STRICT, "power(2, 10)", "1024.0", also=["pow"]),
+    row("exp(x)", _FLOAT, STRICT, "exp(0)", "1.0"),
+    row("ln(x)", _FLOAT, STRICT, "ln(1)", "0.0", _NAN),
+    row("log(x, base)", _FLOAT, STRICT, "log(8, 2)", "3.0", "PostgreSQL takes the base first"),
+    row("log10(x)", _FLOAT, STRICT, "log10(100)", "2.0", _NAN),
+    row("log2(x)", _FLOAT, STRICT, "log2(8)", "3.0", "PostgreSQL has none"),
+    row("log1p(x)", _FLOAT, STRICT, "log1p(0)", "0.0", "PostgreSQL has none"),
+    row("erf(x)", _FLOAT, STRICT, "erf(0)", "0.0"),
+    row("pi()", _FLOAT, "none", "pi()", "3.141592653589793"),
+    row("degrees(x)", _FLOAT, STRICT, "degrees(pi())", "180.0"),
+    row("radians(x)", _FLOAT, STRICT, "radians(0)", "0.0"),
+    row("sin(x)", _FLOAT, STRICT, "sin(0)", "0.0"),
+    row("cos(x)", _FLOAT, STRICT, "cos(0)", "1.0"),
+    row("tan(x)", _FLOAT, STRICT, "tan(0)", "0.0"),
+    row("cot(x)", _FLOAT, STRICT, "round(cot(1), 3)", "0.642"),
+    row("asin(x)", _FLOAT, STRICT, "asin(0)", "0.0", _NAN),
+    row("acos(x)", _FLOAT, STRICT, "acos(1)", "0.0", _NAN),
+    row("atan(x)", _FLOAT, STRICT, "atan(0)", "0.0"),
+    row("atan2(y, x)", _FLOAT, STRICT, "atan2(0, 1)", "0.0"),
+    row("sind(x)", _FLOAT, STRICT, "sind(90)", "1.0"),
+    row("cosd(x)", _FLOAT, STRICT, "round(cosd(60), 6)", "0.5"),
+    row("tand(x)", _FLOAT, STRICT, "round(tand(45), 6)", "1.0"),
+    row("cotd(x)", _FLOAT, STRICT, "round(cotd(45), 6)", "1.0"),
+    row("asind(x)", _FLOAT, STRICT, "asind(1)", "90.0", _NAN),
+    row("acosd(x)", _FLOAT, STRICT, "acosd(1)", "0.0", _NAN),
+    row("atand(x)", _FLOAT, STRICT, "atand(1)", "45.0"),
+    row("atan2d(y, x)", _FLOAT, STRICT, "atan2d(1, 1)", "45.0"),
+    row(
+        "bit_and(x, y)",
+        SAME,
+        STRICT,
+        "bit_and(12, 10)",
+        "8",
+        "an aggregate in PostgreSQL",
+        also=["bitand"],
+    ),
+    row(
+        "bit_or(x, y)",
+        SAME,
+        STRICT,
+        "bit_or(12, 10)",
+        "14",
+        "an aggregate in PostgreSQL",
+        also=["bitor"],
+    ),
+    row(
+        "bit_xor(x, y)",
+        SAME,
+        STRICT,
+        "bit_xor(12, 10)",
+        "6",
+        "an aggregate in PostgreSQL",
+        also=["bitxor"],
+    ),
+    row("bit_not(x)", SAME, STRICT, "bit_not(5)", "-6", "~ in PostgreSQL", also=["bitnot"]),
+    row("bit_count(x)", "Int64", STRICT, "bit_count(7)", "3", also=["bitcount"]),
+)
