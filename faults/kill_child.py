@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from penstock.runtime.driver import Driver, EpochResult, Execute
+from penstock.driver.driver import Driver, EpochResult, Execute
 from penstock.testing.faults.kills import Family, Step, Trigger, Victim, kill_self, stepping
 
 JVM_END_SECONDS = 180.0
@@ -98,7 +98,7 @@ class Teller:
 def main(handle: str, settings: str) -> None:
     """Start Spark, wait for the job, run it."""
     tell, lines = Teller(int(handle)), listen()
-    from penstock.runtime.spark.session import local_session
+    from penstock.spark.session import local_session
 
     spark = local_session("penstock kills", cores=2, settings=json.loads(settings))
     tell("ready")
@@ -188,7 +188,7 @@ def watched(tell: Teller) -> Iterator[None]:
             tell("epoch", epoch=epoch, replayed=result.replayed, seconds=result.seconds)
             return result
 
-    with mock.patch("penstock.runtime.spark.start.Driver", Watched):
+    with mock.patch("penstock.spark.start.Driver", Watched):
         yield
 
 

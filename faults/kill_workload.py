@@ -18,12 +18,12 @@ from pathlib import Path
 import polars as pl
 
 import penstock as ps
+from penstock.base.config import Config
 from penstock.compiler import compile_query
-from penstock.config import Config
+from penstock.driver.outputs import read_side_output
+from penstock.files.place import place_of
 from penstock.query.stream import Sinks
-from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
-from penstock.state.files import place_of
 from penstock.state.manifests import ManifestLog
 from penstock.testing.faults.kills import Step, stepping
 from penstock.testing.runner import LocalRun

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import psutil
 
+from penstock.files.disk import RealDisk
+from penstock.files.place import LocalFiles
 from penstock.state import cache
-from penstock.state.disk import RealDisk
-from penstock.state.files import LocalFiles
 from penstock.testing.faults.disks import FaultyDisk, Point
 from penstock.testing.faults.machine import Life, Machine, Rows
 from penstock.testing.faults.oracle import (

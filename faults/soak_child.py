@@ -34,7 +34,7 @@ def build_query(calls: Path, out: Path) -> Sinks:
 def main(handle: str, settings: str) -> None:
     """Run the query; tell of the JVM's memory on every line, and end on the line ``stop``."""
     tell, lines = Teller(int(handle)), listen()
-    from penstock.runtime.spark.session import local_session
+    from penstock.spark.session import local_session
 
     spark = local_session("penstock soak", cores=2, settings=json.loads(settings))
     tell("ready")

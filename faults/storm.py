@@ -30,7 +30,7 @@ from faults.kill_family import Child, scratch_folder
 from faults.kill_workload import Verdict
 from faults.report import Log, percentile
 from faults.storm_workload import batch_found, judge, read_found, run_static, write_file
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.testing.cluster import Cluster, standalone_cluster
 from penstock.testing.faults.oracle import parted
 

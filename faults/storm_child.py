@@ -20,8 +20,8 @@ from unittest import mock
 
 from faults.kill_child import Teller, listen
 from faults.storm_workload import build_query
-from penstock.errors import ConfigError
-from penstock.runtime.driver import Driver, EpochResult, Execute
+from penstock.base.errors import ConfigError
+from penstock.driver.driver import Driver, EpochResult, Execute
 from penstock.testing.cluster import Cluster, cluster_session
 
 QUIET_SECONDS = 600.0
@@ -66,7 +66,7 @@ def watched(tell: Teller) -> Iterator[None]:
             )
             return result
 
-    with mock.patch("penstock.runtime.spark.start.Driver", Watched):
+    with mock.patch("penstock.spark.start.Driver", Watched):
         yield
 
 
@@ -75,7 +75,7 @@ class Life:
 
     def __init__(self, spark: Any, given: Mapping[str, Any], tell: Teller) -> None:
         """Start the query where it was."""
-        from penstock.runtime.spark.executors import SparkExecutors
+        from penstock.spark.executors import SparkExecutors
 
         self.spark, self.given, self.tell = spark, given, tell
         self.rng = random.Random(given["seed"])

@@ -21,8 +21,8 @@ from bench.differ.form import KEPT
 from bench.differ.generator import Statement, Tree
 from bench.differ.table import ZONE
 from bench.differ.values import Answer, Failed, plain
+from penstock.base.config import Config
 from penstock.compiler import compile_query
-from penstock.config import Config
 from penstock.query.nodes import Sink
 from penstock.query.stream import Stream
 from penstock.testing.runner import LocalRun

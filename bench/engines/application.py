@@ -19,7 +19,7 @@ from bench.suites import SUITES, Question
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.runtime.spark.handle import Query
+    from penstock.spark.handle import Query
 
 ENGINES = ("penstock-files", "polars")
 

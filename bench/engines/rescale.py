@@ -130,7 +130,7 @@ class _Run:
     def _rescaled(self, query: Running, instances: int) -> Running:
         """Return the query with another number of instances."""
         if not self.native:
-            from penstock.runtime.spark.handle import Query
+            from penstock.spark.handle import Query
 
             cast(Query, query).rescale(STATEFUL, instances)
             self.stopped.append(0.0)

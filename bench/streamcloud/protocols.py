@@ -18,7 +18,7 @@ from bench.streamcloud.runs import Run, run_query, session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from penstock.runtime.spark.handle import Query
+    from penstock.spark.handle import Query
 
 SLOTS = 2
 EVERY = 0.5

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.streamcloud.cpu import CpuSampler, Sample, cores_between
+from penstock.files.place import Place, place_of
 from penstock.observe.log import read_events
 from penstock.plan.changes import Reconfiguration, newest
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
-from penstock.runtime.spark.session import scratch_session
-from penstock.state.files import Place, place_of
+from penstock.spark.session import scratch_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.query.stream import Stream
-    from penstock.runtime.spark.handle import Query
+    from penstock.spark.handle import Query
 
 POLL_SECONDS = 0.05
 _SETTINGS = {

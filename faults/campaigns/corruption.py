@@ -22,8 +22,8 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from faults.report import CampaignResult, Log
-from penstock.errors import PenstockError
-from penstock.state.verify import verify
+from penstock.base.errors import PenstockError
+from penstock.state.care.verify import verify
 from penstock.testing.faults.corruption import DAMAGES, Corruption, choose, files_by_kind
 from penstock.testing.faults.specimens import STATES, Outcome, Specimen
 

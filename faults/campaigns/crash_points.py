@@ -11,8 +11,8 @@ from contextlib import suppress
 from faults.real import Stage, stage
 from faults.report import CampaignResult, Log
 from faults.tally import Tally
+from penstock.files.disk import RealDisk
 from penstock.state import cache
-from penstock.state.disk import RealDisk
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk
 from penstock.testing.faults.machine import Life, Machine
 from penstock.testing.faults.oracle import Difference

@@ -12,8 +12,8 @@ from itertools import product
 from faults.real import Stage, stage
 from faults.report import CampaignResult, Log
 from faults.tally import Tally
-from penstock.errors import PenstockError
-from penstock.state.disk import RealDisk
+from penstock.base.errors import PenstockError
+from penstock.files.disk import RealDisk
 from penstock.testing.faults.disks import Fault, FaultyDisk, Point
 from penstock.testing.faults.machine import Life, Machine
 from penstock.testing.faults.oracle import Difference

@@ -35,7 +35,7 @@ from faults.kill_workload import (
     write_files,
 )
 from faults.report import CampaignResult, Log, percentile
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
 from penstock.testing.faults.kills import Step, Victim
 from penstock.testing.faults.oracle import parted
 

@@ -19,10 +19,10 @@ from faults.real import scratch
 from faults.report import CampaignResult, Log
 from faults.tally import Tally
 from faults.workers import workers
-from penstock.errors import FencedError
+from penstock.base.errors import FencedError
+from penstock.files.disk import RealDisk
+from penstock.files.place import LocalFiles
 from penstock.state import cache
-from penstock.state.disk import RealDisk
-from penstock.state.files import LocalFiles
 from penstock.testing.faults.disks import FaultyDisk
 from penstock.testing.faults.machine import FOLDER, Life, Machine, Rows
 from penstock.testing.faults.oracle import (

@@ -12,12 +12,12 @@ import threading
 
 from faults.report import CampaignResult, Log
 from faults.tally import Tally
-from penstock.errors import PenstockError
+from penstock.base.errors import PenstockError
+from penstock.files.disk import Entry
+from penstock.files.place import LocalFiles
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.state import cache
-from penstock.state.disk import Entry
-from penstock.state.files import LocalFiles
 from penstock.testing.faults.disks import Crash, FaultyDisk, SimulatedDisk
 from penstock.testing.faults.machine import SOUND, Life, Machine, execution, files_of_thread
 from penstock.testing.faults.oracle import (

@@ -1,7 +1,6 @@
 """Penstock: continuous queries on Apache Spark, exact, in order, balanced and elastic."""
 
-from penstock.control.elastic import Elastic, elastic
-from penstock.errors import (
+from penstock.base.errors import (
     CheckpointError,
     ConfigError,
     FencedError,
@@ -13,6 +12,8 @@ from penstock.errors import (
     RefusedLimitError,
     TaskError,
 )
+from penstock.control.elastic import Elastic, elastic
+from penstock.query.engine import use_engine
 from penstock.query.processes import BatchProcess, Context, Process
 from penstock.query.sketches import approx_distinct, approx_quantile
 from penstock.query.stream import Sinks, Stream
@@ -28,13 +29,16 @@ from penstock.query.windows import (
 from penstock.sources.read import (
     at,
     from_rows,
-    from_spark,
     read_arrow,
     read_csv,
     read_ndjson,
     read_parquet,
 )
+from penstock.spark.engine import SparkEngine
+from penstock.spark.read import from_spark
 from penstock.sql import sql
+
+use_engine(SparkEngine())
 
 __version__ = "0.1.0"
 

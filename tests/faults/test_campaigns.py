@@ -13,7 +13,7 @@ import faults.__main__ as programme
 from faults.campaigns import crash_points, io_errors, races, simulation, zombies
 from faults.real import EPOCH, Stage, scratch
 from faults.report import Campaign, CampaignResult, percentile, table_of
-from penstock.state.files import place_of
+from penstock.files.place import place_of
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.testing.faults.disks import Point
 

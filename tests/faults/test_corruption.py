@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from faults.campaigns import corruption as campaign
-from penstock.errors import CheckpointError
-from penstock.state import files
-from penstock.state.files import Place
-from penstock.state.repair import plan_repair
-from penstock.state.repair_steps import carry_out
-from penstock.state.verify import verify
+from penstock.base.errors import CheckpointError
+from penstock.files import place as files
+from penstock.files.place import Place
+from penstock.state.care.repair import plan_repair
+from penstock.state.care.repair_steps import carry_out
+from penstock.state.care.verify import verify
 from penstock.testing.faults.corruption import DAMAGES, Corruption, choose, files_by_kind
 from penstock.testing.faults.specimens import naming
 

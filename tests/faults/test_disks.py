@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from penstock.state.disk import Disk, Entry, RealDisk
+from penstock.files.disk import Disk, Entry, RealDisk
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk, SimulatedDisk
 
 NAMES = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map("/".join)

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.errors import FencedError
+from penstock.base.errors import FencedError
+from penstock.files.disk import Entry
+from penstock.files.place import LocalFiles
 from penstock.state import cache
-from penstock.state.disk import Entry
-from penstock.state.files import LocalFiles
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk, Point, SimulatedDisk
 from penstock.testing.faults.machine import Life, Machine
 from penstock.testing.faults.oracle import missing_history

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from penstock.errors import CheckpointError
-from penstock.state.files import LocalFiles
+from penstock.base.errors import CheckpointError
+from penstock.files.place import LocalFiles
 from penstock.testing.faults.broken import BROKEN, UNCHECKED
 from penstock.testing.faults.machine import SOUND, Life, Store
 from penstock.testing.faults.oracle import compare, outcome_of

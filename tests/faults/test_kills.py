@@ -28,8 +28,8 @@ from faults.kill_workload import (
     write_files,
 )
 from faults.soak import Consumer, Generator
+from penstock.driver.epoch import make_manifest
 from penstock.plan.epoch import TaskReport
-from penstock.runtime.epoch import make_manifest
 from penstock.testing.faults.kills import Family, Step
 
 FILES = 8
@@ -169,7 +169,7 @@ def test_a_driver_that_forgets_is_noticed(
             reports = tuple(broken(r) for r in reports)  # type: ignore[attr-defined]
         return make_manifest(plan, before, reports, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("penstock.runtime.driver.make_manifest", forgetful)
+    monkeypatch.setattr("penstock.driver.driver.make_manifest", forgetful)
     from penstock.state import cache
 
     monkeypatch.setattr(cache, "get", lambda key: None)  # a crash would lose what it hides

@@ -13,25 +13,19 @@ from unittest.mock import patch
 
 from hypothesis import strategies as st
 
+from penstock.base.errors import ConfigError
 from penstock.compiler import STRATEGIES
 from penstock.control import protocol
-from penstock.errors import ConfigError
-from penstock.operators import (
-    aggregate,
-    bands,
-    blocks,
-    combine,
-    count,
-    keyed_rows,
-    numbered_rows,
-    pairs,
-    process,
-    runs,
-)
-from penstock.operators import keys as operators_keys
+from penstock.operators.keyed import process
+from penstock.operators.pairs import blocks
+from penstock.operators.pairs import results as pairs
+from penstock.operators.stores import bands, keyed_rows, numbered_rows, runs
+from penstock.operators.stores import keys as operators_keys
+from penstock.operators.windows import aggregate, combine, count
 from penstock.plan.buckets import BucketMap
-from penstock.runtime import operator_state, task
 from penstock.state import cache
+from penstock.task import operator_state
+from penstock.task import run as task
 from penstock.testing.streams import TestStream
 from tests.property.queries import (
     DEDUPS,

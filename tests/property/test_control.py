@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from penstock.base.hashing import bucket_of
 from penstock.control.bounds import most_instances
 from penstock.control.decision import Decision
 from penstock.control.elastic import Elastic
@@ -23,7 +24,6 @@ from penstock.control.records import DecisionRecord
 from penstock.control.replay import differences, replay
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.observe.events import decode, encode
-from penstock.operators.hashing import bucket_of
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Change
 from tests.property.control_model import Cluster, even

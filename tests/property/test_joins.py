@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.compiler import STRATEGIES
-from penstock.operators import bands, blocks, pairs
-from penstock.operators.key_runs import Hashes, hash_keys
+from penstock.operators.pairs import blocks
+from penstock.operators.pairs import results as pairs
+from penstock.operators.stores import bands
+from penstock.operators.stores.key_runs import Hashes, hash_keys
 from penstock.query.stream import Sinks, Stream
 from penstock.testing.compare import difference
 from penstock.testing.streams import TestStream

@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.operators.clocks import panes_at, reached, shown_at
-from penstock.operators.panes import FINISHED, NOT_STARTED, Panes
-from penstock.query.durations import DAY
+from penstock.base.durations import DAY
+from penstock.base.times import FINISHED, NOT_STARTED
+from penstock.operators.windows.clocks import panes_at, reached, shown_at
+from penstock.operators.windows.panes import Panes
 from penstock.testing.reference.rows import to_micros
 from penstock.testing.reference.windows import windows_of
 from penstock.testing.streams import TestStream

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.compiler import STRATEGIES
-from penstock.operators import keyed_rows
+from penstock.operators.stores import keyed_rows
 from penstock.query.stream import Sinks, Stream
 from tests.property.queries import COLUMNS, MAPS
 from tests.property.strategies import (

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 import penstock as ps
+from penstock.base.hashing import BUCKET, bucket_of
 from penstock.compiler import compile_query
+from penstock.driver.inspect import read_state
 from penstock.exchange.merger import watermarks
-from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.plan.buckets import BucketSet
 from penstock.plan.progress import Progress
 from penstock.query.stream import Stream
-from penstock.runtime.inspect import read_state
 from penstock.testing.runner import LocalRun
 from tests.property.strategies import Scenario, held_scenarios
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.compiler import compile_query
+from penstock.driver.outputs import read_side_output
 from penstock.query.stream import Stream
-from penstock.runtime.outputs import read_side_output
 from penstock.testing.compare import difference
 from penstock.testing.reference import evaluate
 from penstock.testing.runner import LocalRun

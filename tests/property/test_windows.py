@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.times import FINISHED
 from penstock.compiler import STRATEGIES, compile_query
-from penstock.operators import numbered_rows
 from penstock.operators.kernel import UNTIL, Kernel
 from penstock.operators.kernels import kernel_of
-from penstock.operators.panes import FINISHED
+from penstock.operators.stores import numbered_rows
 from penstock.query.expressions import ExpressionLike
-from penstock.query.nodes import POSITION, SOURCE, TIME
 from penstock.query.stream import Sinks, Stream
 from penstock.query.windows import Window
 from penstock.testing.compare import difference

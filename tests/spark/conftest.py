@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyspark.sql import SparkSession
 
-from penstock.runtime.spark.session import scratch_session
+from penstock.spark.session import scratch_session
 
 
 @pytest.fixture(scope="session")

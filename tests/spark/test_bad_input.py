@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
-from penstock.errors import TaskError
+from penstock.base.errors import TaskError
 from penstock.query.stream import Stream
-from penstock.runtime.spark.failures import SparkFailureError
-from penstock.runtime.spark.handle import Query
+from penstock.spark.failures import SparkFailureError
+from penstock.spark.handle import Query
 from tests.spark.conftest import call_rows, write_calls
 
 pytestmark = pytest.mark.spark

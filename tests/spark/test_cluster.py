@@ -14,13 +14,13 @@ from polars.testing import assert_frame_equal
 
 import penstock as ps
 from penstock.compiler import compile_query
+from penstock.files.place import place_of
 from penstock.observe.events import ExecutorEvent
 from penstock.observe.log import read_events
 from penstock.plan.statistics import EpochStatistics, InstanceLoad
 from penstock.query.stream import Stream
-from penstock.runtime.spark.executors import SparkExecutors
-from penstock.runtime.spark.handle import Query
-from penstock.state.files import place_of
+from penstock.spark.executors import SparkExecutors
+from penstock.spark.handle import Query
 from penstock.testing.cluster import Cluster, cluster_session, standalone_cluster, wait_until
 from penstock.testing.runner import LocalRun
 from tests.spark.conftest import call_rows, write_calls
@@ -204,7 +204,7 @@ def test_an_executor_killed_in_an_epoch(
 
     def wait_for_the_kill(rows: pl.DataFrame) -> pl.DataFrame:
         if not killed.exists() and rows["n"].sum() > 0 and (rows["last"] >= 3 * 100).any():
-            from penstock.runtime.measure import host_name
+            from penstock.task.measure import host_name
 
             name = waits.with_suffix(f".{os.getpid()}")
             name.write_text(host_name())

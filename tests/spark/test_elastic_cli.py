@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
-from penstock.errors import ConfigError
+from penstock.base.errors import ConfigError
 from tests.spark.conftest import call_rows, write_calls
 from tests.spark.test_cli import BESIDE, QUERY
 

@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.driver.again import give_back
+from penstock.files.place import place_of
 from penstock.query.stream import Sinks
-from penstock.runtime.again import give_back
-from penstock.runtime.spark.handle import Query
-from penstock.state.files import place_of
-from penstock.state.verify import verify
+from penstock.spark.handle import Query
+from penstock.state.care.verify import verify
 from tests.spark.conftest import call_rows, write_calls
 
 pytestmark = pytest.mark.spark

@@ -26,8 +26,11 @@ def test_windows_move_while_the_query_runs(
     spark: SparkSession, calls: Path, tmp_path: Path, protocol: str
 ) -> None:
     stream = ps.read_parquet(calls, time="ts", max_files_per_epoch=1)
-    settings = {"checkpoint": tmp_path / "c", "every": "50 milliseconds", "instances": {1: 2}}
-    query = sliding(stream).write_memory("m").start(spark, **settings)
+    query = (
+        sliding(stream)
+        .write_memory("m")
+        .start(spark, checkpoint=tmp_path / "c", every="50 milliseconds", instances={1: 2})
+    )
     try:
         query.processAllAvailable()
         query.move(

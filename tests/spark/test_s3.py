@@ -12,9 +12,9 @@ from polars.testing import assert_frame_equal
 from pyspark.sql import SparkSession
 
 import penstock as ps
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
+from penstock.files.place import place_of
 from penstock.query.stream import Sinks
-from penstock.state.files import place_of
 from tests.spark.conftest import call_rows
 
 pytestmark = pytest.mark.spark

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.driver.inspect import StateError
+from penstock.files.place import place_of
 from penstock.query.stream import Sinks
-from penstock.runtime.inspect import StateError
-from penstock.state.files import place_of
+from penstock.state.care.repair import plan_repair
+from penstock.state.care.repair_steps import RepairPlan, carry_out
+from penstock.state.care.verify import verify
 from penstock.state.manifests import Manifest, ManifestLog
-from penstock.state.repair import plan_repair
-from penstock.state.repair_steps import RepairPlan, carry_out
-from penstock.state.verify import verify
 from tests.spark.conftest import write_calls
 
 pytestmark = pytest.mark.spark

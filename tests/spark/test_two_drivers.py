@@ -11,8 +11,8 @@ import penstock as ps
 from faults.kill_child import Job
 from faults.kill_family import Child, Household, scratch_folder
 from faults.kill_workload import batch_outcome, judge, run_outcome, write_files
-from penstock.errors import TaskError
-from penstock.runtime.spark.failures import clear_error
+from penstock.base.errors import TaskError
+from penstock.spark.failures import clear_error
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.query.nodes import POSITION, TIME, Rows, Source
+from penstock.base.columns import POSITION, TIME
+from penstock.query.nodes import Rows, Source
 from penstock.sources.admission import Carry, admit
 
 SCHEMA = {"ts": pl.Datetime("us"), "n": pl.Int64()}

@@ -6,9 +6,10 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.operators.aggregate import AggregateKernel
-from penstock.operators.panes import NOT_STARTED
-from penstock.query.nodes import TIME, Aggregate
+from penstock.base.columns import TIME
+from penstock.base.times import NOT_STARTED
+from penstock.operators.windows.aggregate import AggregateKernel
+from penstock.query.nodes import Aggregate
 from penstock.query.windows import TimeWindow
 
 SCHEMA = {"k": pl.Int64, "x": pl.Int64, "ts": pl.Datetime("us")}

@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.config import Config
 from penstock.compiler import compile_query
-from penstock.config import Config
+from penstock.driver.driver import Driver
+from penstock.driver.in_process import run_stages
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Frame, Source
-from penstock.runtime.driver import Driver
-from penstock.runtime.in_process import run_stages
 from penstock.sources.backlog import Backlog, behind
 from penstock.sources.splits import Split
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.base.hashing import BUCKET, bucket_of
 from penstock.exchange.balancer import split_by_key, spread
-from penstock.operators.hashing import BUCKET, bucket_of
 from penstock.plan.buckets import BucketMap, BucketSet
 
 some = st.sets(st.integers(0, 40))

@@ -13,7 +13,7 @@ import pytest
 
 import penstock as ps
 from penstock.compiler import compile_query
-from penstock.operators import aggregate
+from penstock.operators.windows import aggregate
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
 from penstock.query.processes import Context, Row

@@ -22,12 +22,12 @@ from penstock.cli.top import render
 from penstock.compiler import compile_query
 from penstock.control.controller import Controller
 from penstock.control.records import DecisionRecord
+from penstock.files.place import Place, place_of
 from penstock.observe import history
 from penstock.observe.events import ExecutorEvent
 from penstock.observe.log import EventLog, read_events
 from penstock.observe.snapshot import Snapshot, read_snapshot, snapshot
 from penstock.plan.statistics import EpochStatistics, HotKey, InstanceLoad, SubqueryLoad
-from penstock.state.files import Place, place_of
 from penstock.testing.runner import LocalRun
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "ts": pl.Datetime("us")}

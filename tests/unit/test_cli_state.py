@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner, Result
 
-import penstock.state.repair_steps as steps
+import penstock.state.care.repair_steps as steps
 from penstock.cli.app import app
 
 

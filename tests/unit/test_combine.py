@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from penstock.operators import combine
-from penstock.operators.chunks import PANE
-from penstock.operators.functions import parts_of
+from penstock.operators.stores.chunks import PANE
+from penstock.operators.windows import combine
+from penstock.operators.windows.functions import parts_of
 from penstock.query.aggregates import Call
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.compiler import compile_query
-from penstock.runtime.outputs import read_side_output
+from penstock.driver.outputs import read_side_output
 from penstock.testing.runner import LocalRun
 
 START = datetime(2024, 1, 1)

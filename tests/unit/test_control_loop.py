@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from penstock.config import Config
+from penstock.base.config import Config
 from penstock.control.controller import Controller, Past
 from penstock.control.elastic import Elastic
 from penstock.control.policies import policy_of
@@ -16,13 +16,13 @@ from penstock.control.rebalance import rebalanced
 from penstock.control.records import DecisionRecord
 from penstock.control.replay import differences, replay
 from penstock.control.view import InstanceView, SubqueryView
+from penstock.driver.driver import Driver
+from penstock.driver.resources import FixedSlots
 from penstock.observe.log import FOLDER, read_events
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.runtime.driver import Driver
-from penstock.runtime.resources import FixedSlots
 from penstock.testing.runner import frame_splits, run_stages
 from tests.property.control_model import SCHEMA, Cluster, even, keyed_query
 

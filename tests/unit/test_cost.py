@@ -8,11 +8,12 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.operators.aggregate import AggregateKernel, PaneState
-from penstock.operators.chunks import PANE
-from penstock.operators.panes import NOT_STARTED
-from penstock.operators.runs import Run
-from penstock.query.nodes import TIME, Aggregate
+from penstock.base.columns import TIME
+from penstock.base.times import NOT_STARTED
+from penstock.operators.stores.chunks import PANE
+from penstock.operators.stores.runs import Run
+from penstock.operators.windows.aggregate import AggregateKernel, PaneState
+from penstock.query.nodes import Aggregate
 from penstock.query.windows import TimeWindow
 
 SCHEMA = {"k": pl.Int64, "x": pl.Int64, "ts": pl.Datetime("us")}

@@ -12,14 +12,15 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.operators import count
-from penstock.operators.count import CountKernel, may_tie
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import FOREVER, UNTIL
-from penstock.operators.keyed_rows import KeyedRows
-from penstock.operators.panes import NOT_STARTED
-from penstock.operators.sliding import Blocks
+from penstock.operators.stores.keyed_rows import KeyedRows
+from penstock.operators.windows import count
+from penstock.operators.windows.count import CountKernel, may_tie
+from penstock.operators.windows.sliding import Blocks
 from penstock.query.expressions import ExpressionLike
-from penstock.query.nodes import POSITION, SOURCE, TIME, Aggregate
+from penstock.query.nodes import Aggregate
 from penstock.query.stream import Stream
 from penstock.query.windows import CountWindow
 from penstock.testing.streams import TestStream

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import CheckpointError, QueryError
 from penstock.compiler import compile_query
-from penstock.errors import CheckpointError, QueryError
+from penstock.driver.outputs import read_side_output
+from penstock.driver.pinned import meaning
 from penstock.query.nodes import CsvFormat, Files
-from penstock.runtime.outputs import read_side_output
-from penstock.runtime.pinned import meaning
 from penstock.sources.files import ReadFile, read_one
 from penstock.sql.script import load_script
 from penstock.testing.runner import LocalRun

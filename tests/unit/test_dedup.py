@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.errors import CheckpointError, QueryError
-from penstock.operators.dedup import DedupKernel
-from penstock.operators.panes import NOT_STARTED
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.errors import CheckpointError, QueryError
+from penstock.base.times import NOT_STARTED
+from penstock.driver.inspect import read_state
+from penstock.files.place import place_of
+from penstock.operators.keyed.dedup import DedupKernel
 from penstock.query.dedup import Dedup
-from penstock.query.nodes import POSITION, SOURCE, TIME
 from penstock.query.stream import Stream
-from penstock.runtime.inspect import read_state
-from penstock.state.files import place_of
 from penstock.testing import TestStream
 
 SCHEMA = {"k": pl.Int64, "x": pl.Int64, "ts": pl.Datetime("us")}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config import Config
+from penstock.base.config import Config
 from penstock.control.elastic import Elastic
 
 ROOT = Path(__file__).parents[2]

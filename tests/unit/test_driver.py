@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import CheckpointError, FencedError
 from penstock.compiler import compile_query
-from penstock.errors import CheckpointError, FencedError
 from penstock.testing.runner import LocalRun, frame_splits, run_stages
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "ts": pl.Datetime("us")}

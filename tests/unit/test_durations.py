@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.query.durations import format_duration, parse_duration
+from penstock.base.durations import format_duration, parse_duration
 
 
 @given(micros=st.integers(0, 10**15))

@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.errors import CheckpointError, QueryError
-from penstock.operators.enrich import EnrichKernel
-from penstock.operators.keyed_rows import KeyedRows
-from penstock.operators.panes import NOT_STARTED
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.errors import CheckpointError, QueryError
+from penstock.base.times import NOT_STARTED
+from penstock.operators.keyed.enrich import EnrichKernel
+from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.query.enrich import Enrich
-from penstock.query.nodes import POSITION, SOURCE, TIME
 from penstock.query.stream import Stream
 from penstock.testing import TestStream
 

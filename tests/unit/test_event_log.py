@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
+from penstock.files.place import Place, place_of
 from penstock.observe.events import KINDS, Event, ExecutorEvent, decode, encode
 from penstock.observe.log import EventLog, read_events
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.statistics import EpochStatistics, InstanceLoad, SubqueryLoad
-from penstock.state.files import Place, place_of
 
 
 class Clock:

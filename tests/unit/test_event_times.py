@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import CheckpointError, QueryError
 from penstock.compiler import compile_query
-from penstock.errors import CheckpointError, QueryError
+from penstock.driver.outputs import read_side_output
+from penstock.driver.sizing.sample import take_sample
 from penstock.query.expressions import ExpressionLike
 from penstock.query.stream import Stream
-from penstock.runtime.outputs import read_side_output
-from penstock.runtime.sample import take_sample
 from penstock.sql.script import load_script
 from penstock.testing import TestStream
 from penstock.testing.runner import LocalRun

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from penstock.operators.fallible import may_fail
+from penstock.operators.rowwise.fallible import may_fail
 from penstock.query.expressions import ExpressionProblem, infer, infer_row_wise, parse
 from penstock.query.nodes import Filter, Map, Node
 from penstock.query.row_wise import is_row_wise

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import CheckpointError
-from penstock.state.disk import RealDisk
-from penstock.state.files import (
+from penstock.base.errors import CheckpointError
+from penstock.files.disk import RealDisk
+from penstock.files.place import (
     LocalFiles,
     Place,
     in_place_of_local,

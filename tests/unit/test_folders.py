@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import QueryError
 from penstock.compiler import compile_query
-from penstock.errors import QueryError
+from penstock.driver.outputs import read_side_output
 from penstock.plan.epoch import EpochPlan
 from penstock.query.stream import Stream
-from penstock.runtime.outputs import read_side_output
 from penstock.sources import folder
 from penstock.sources.files import ReadFile
 from penstock.sources.partitions import partition_values

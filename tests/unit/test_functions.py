@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators.functions import parts_of
+from penstock.base.columns import ORDER
+from penstock.operators.windows.functions import parts_of
 from penstock.query.aggregates import Call, result_type
-from penstock.query.nodes import ORDER
 from penstock.testing.compare import close
 from penstock.testing.reference.folds import fold
 

@@ -17,8 +17,8 @@ from penstock.control.elastic import Elastic
 from penstock.control.view import SubqueryView
 from penstock.exchange.balancer import split_on_grid
 from penstock.exchange.placement import placement_of
-from penstock.operators.cells import Cells
 from penstock.operators.kernel import SIDE
+from penstock.operators.pairs.cells import Cells
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.grid import Grid
 from penstock.query.nodes import Node

@@ -9,16 +9,16 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.config import Config
+from penstock.base.errors import FencedError
 from penstock.compiler import compile_query
-from penstock.config import Config
-from penstock.errors import FencedError
+from penstock.driver.driver import Driver, EpochResult
+from penstock.files.disk import RealDisk
+from penstock.files.place import LocalFiles, in_place_of_local
+from penstock.files.sealed import seal
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.runtime.driver import Driver, EpochResult
 from penstock.sinks.staging import read_staged
-from penstock.state.disk import RealDisk
-from penstock.state.files import LocalFiles, in_place_of_local
-from penstock.state.sealed import seal
 from penstock.testing.runner import Batch, frame_splits, run_stages
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Datetime("us")}

@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 import penstock as ps
-import penstock.runtime.inspect as module
-from penstock.errors import CheckpointError
+import penstock.driver.inspect as module
+from penstock.base.errors import CheckpointError
+from penstock.driver.inspect import StateError, operators, read_state
+from penstock.files.place import Place, place_of
 from penstock.query.stream import Sinks
-from penstock.runtime.inspect import StateError, operators, read_state
-from penstock.state.files import Place, place_of
 from penstock.state.manifests import ManifestLog
 from penstock.state.segments import read_segment
 from penstock.testing import TestStream

@@ -11,18 +11,19 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.columns import TIME
+from penstock.base.errors import CheckpointError, QueryError
+from penstock.base.times import NOT_STARTED
 from penstock.compiler import compile_query
-from penstock.errors import CheckpointError, QueryError
-from penstock.operators import bands, pairs
-from penstock.operators.bands import Band
-from penstock.operators.join import JoinKernel, JoinState
 from penstock.operators.kernels import kernel_of
-from penstock.operators.panes import NOT_STARTED
+from penstock.operators.pairs import results as pairs
+from penstock.operators.pairs.join import JoinKernel, JoinState
+from penstock.operators.stores import bands
+from penstock.operators.stores.bands import Band
 from penstock.query.joins import Join
-from penstock.query.nodes import TIME
 from penstock.query.stream import Stream
-from penstock.runtime import task
-from penstock.runtime.evaluate import Outcome, Work, evaluate
+from penstock.task import run as task
+from penstock.task.evaluate import Outcome, Work, evaluate
 from penstock.testing.streams import TestStream
 
 SCHEMA = {"k": pl.String(), "x": pl.Int64(), "ts": pl.Datetime("us")}

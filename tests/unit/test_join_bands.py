@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators import bands, pairs
-from penstock.operators.bands import Band, add_band, add_latest, drop_until, near
-from penstock.operators.key_runs import Hashes, hash_keys
-from penstock.operators.pairs import ranges_in_blocks
-from penstock.query.nodes import TIME
+from penstock.base.columns import TIME
+from penstock.operators.pairs import results as pairs
+from penstock.operators.pairs.results import ranges_in_blocks
+from penstock.operators.stores import bands
+from penstock.operators.stores.bands import Band, add_band, add_latest, drop_until, near
+from penstock.operators.stores.key_runs import Hashes, hash_keys
 
 Item = tuple[str | None, int]
 items = st.lists(

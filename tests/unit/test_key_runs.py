@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators import key_runs
-from penstock.operators import keys as operators_keys
-from penstock.operators.key_runs import MISSING, Hashes, KeyRun, hash_keys
-from penstock.operators.keys import CODE, KeyTable
+from penstock.operators.stores import key_runs
+from penstock.operators.stores import keys as operators_keys
+from penstock.operators.stores.key_runs import MISSING, Hashes, KeyRun, hash_keys
+from penstock.operators.stores.keys import CODE, KeyTable
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "y": pl.Float64()}
 Key = tuple[str | None, float | None]

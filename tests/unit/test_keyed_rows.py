@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.operators import keyed_rows
-from penstock.operators.key_runs import KeyRun
-from penstock.operators.keyed_rows import KeyedRows
+from penstock.operators.stores import keyed_rows
+from penstock.operators.stores.key_runs import KeyRun
+from penstock.operators.stores.keyed_rows import KeyedRows
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "g": pl.Int64(), "x": pl.Int64()}
 Key = tuple[str | None, int | None]

@@ -8,11 +8,11 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators import combine
-from penstock.operators.chunks import PANE
-from penstock.operators.combine import group_rows
-from penstock.operators.keys import CODE, KeyTable
-from penstock.operators.parts import one_column
+from penstock.operators.stores.chunks import PANE
+from penstock.operators.stores.keys import CODE, KeyTable
+from penstock.operators.windows import combine
+from penstock.operators.windows.combine import group_rows
+from penstock.operators.windows.parts import one_column
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "n": pl.Int64()}
 pairs = st.lists(

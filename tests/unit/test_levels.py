@@ -8,10 +8,11 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators import chunks as operators_chunks
-from penstock.operators.chunks import PANE, Chunk, add_rows, has_rows, rows_of
-from penstock.operators.levels import Nodes
-from penstock.operators.panes import FINISHED, NOT_STARTED, Panes
+from penstock.base.times import FINISHED, NOT_STARTED
+from penstock.operators.stores import chunks as operators_chunks
+from penstock.operators.stores.chunks import PANE, Chunk, add_rows, has_rows, rows_of
+from penstock.operators.stores.levels import Nodes
+from penstock.operators.windows.panes import Panes
 
 groups = st.lists(st.sets(st.integers(0, 5), min_size=1), max_size=8)
 

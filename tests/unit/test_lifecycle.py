@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.config import Config
+from penstock.base.errors import CheckpointError, FinishedError, RefusedLimitError
 from penstock.compiler import compile_query
-from penstock.config import Config
-from penstock.errors import CheckpointError, FinishedError, RefusedLimitError
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.testing.runner import LocalRun, frame_splits, run_stages

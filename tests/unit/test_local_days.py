@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.errors import CheckpointError, QueryError
+from penstock.base.errors import CheckpointError, QueryError
 from penstock.query.stream import Stream
 from penstock.query.windows import TimeWindow
 from penstock.testing import TestStream

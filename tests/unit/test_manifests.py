@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import CheckpointError, FencedError
+from penstock.base.errors import CheckpointError, FencedError
+from penstock.files.place import place_of
 from penstock.plan.epoch import SegmentRef, StagedFile
-from penstock.state.files import place_of
 from penstock.state.manifests import Manifest, ManifestLog
 
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.operators.hashing import bucket_of, key_columns
+from penstock.base.hashing import bucket_of, key_columns
 from penstock.query.stream import Stream
 from penstock.testing.streams import TestStream
 

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import OutputError, QueryError
 from penstock.compiler import compile_query
-from penstock.errors import OutputError, QueryError
+from penstock.files.place import place_of
 from penstock.sinks.publish import publish_folder
 from penstock.state import owners
 from penstock.state.epochs import epochs_in
-from penstock.state.files import place_of
 from penstock.state.owners import Claimant, claim_folder, claims_folder, newest_claim
 from penstock.testing.runner import LocalRun
 
@@ -107,7 +107,7 @@ def test_a_folder_that_was_taken_over_is_not_written_by_the_old_query(tmp_path: 
 def test_an_epoch_that_the_old_query_was_about_to_publish_meets_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.runtime import outputs
+    from penstock.driver import outputs
 
     old = begin(tmp_path, "old")
     feed(old, 1)
@@ -201,7 +201,7 @@ def test_a_folder_that_is_moved_away_is_made_again(tmp_path: Path) -> None:
 def test_files_that_vanish_before_they_are_published_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.runtime import outputs
+    from penstock.driver import outputs
 
     run, publish = begin(tmp_path), publish_folder
     feed(run, 1)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators.panes import FINISHED, NOT_STARTED, Panes
+from penstock.base.times import FINISHED, NOT_STARTED
+from penstock.operators.windows.panes import Panes
 from penstock.query.windows import TimeWindow
 
 windows = st.builds(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import TaskError
+from penstock.base.errors import TaskError
 from penstock.exchange.payload import Payload, to_bytes, to_frame
 
 numbers = st.integers(-(2**62), 2**62)

@@ -10,11 +10,11 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import CheckpointError
 from penstock.compiler import compile_query
-from penstock.errors import CheckpointError
+from penstock.driver.pinned import meaning, pin
+from penstock.files.place import place_of
 from penstock.query.stream import Sinks, Stream
-from penstock.runtime.pinned import meaning, pin
-from penstock.state.files import place_of
 from penstock.testing import TestStream
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "x": pl.Int64, "unused": pl.Int64, "ts": pl.Datetime}

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.compiler import compile_query
-from penstock.exchange.pins import Pins, place
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import TaskReport
 from penstock.plan.statistics import TaskLoad, TaskPlace
+from penstock.spark.pins import Pins, place
 
 HOSTS = st.sampled_from("abcde")
 SLOTS = st.dictionaries(HOSTS, st.integers(1, 4), min_size=1)

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.errors import QueryError
-from penstock.problems import Problem, located
+from penstock.base.errors import QueryError
+from penstock.base.problems import Problem, located
 from penstock.query.other_names import OTHER_NAMES
 from penstock.query.stream import Stream
 

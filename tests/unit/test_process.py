@@ -13,16 +13,16 @@ import polars as pl
 import pytest
 
 import penstock as ps
-from penstock.errors import CheckpointError, QueryError
-from penstock.operators.keyed_rows import KeyedRows
-from penstock.operators.panes import NOT_STARTED
-from penstock.operators.process import RowProcessKernel
-from penstock.operators.process_state import Made, ProcessKernel, Turn
-from penstock.query.nodes import POSITION, SOURCE, TIME
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.errors import CheckpointError, QueryError
+from penstock.base.times import NOT_STARTED
+from penstock.driver.inspect import operators, read_state
+from penstock.files.place import place_of
+from penstock.operators.keyed.process import RowProcessKernel
+from penstock.operators.keyed.process_state import Made, ProcessKernel, Turn
+from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.query.process import Process
 from penstock.query.stream import Stream
-from penstock.runtime.inspect import operators, read_state
-from penstock.state.files import place_of
 from penstock.testing import TestStream
 
 Row = dict[str, Any]

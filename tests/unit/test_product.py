@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import QueryError
+from penstock.base.times import NOT_STARTED
 from penstock.compiler import compile_query
-from penstock.errors import QueryError
-from penstock.operators import blocks, count_product, product
-from penstock.operators.blocks import Ranges
 from penstock.operators.kernel import HIDDEN
 from penstock.operators.kernels import kernel_of
-from penstock.operators.panes import NOT_STARTED
+from penstock.operators.pairs import blocks, count_product, product
+from penstock.operators.pairs.blocks import Ranges
 from penstock.query.stream import Stream
 from penstock.testing.streams import TestStream
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
+from penstock.files.place import place_of
 from penstock.plan.epoch import SinkPlan, StagedFile
 from penstock.sinks.publish import publish_folder, read_published
 from penstock.sinks.staging import read_staged, stage_frame, staging_folder
-from penstock.state.files import place_of
 
 
 def staged(target: Path, files: int) -> list[StagedFile]:

@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from penstock.errors import CheckpointError, OutputError
+from penstock.base.errors import CheckpointError, OutputError
+from penstock.files.hdfs import HdfsFiles, LibHdfs, connect_hdfs
+from penstock.files.local_cache import LocalCache
+from penstock.files.place import FileSystem, LocalFiles, Place, place_of, sha256
+from penstock.files.remote import remote_files, split_uri
+from penstock.files.s3 import PUT_BYTES, S3Files, connect_s3
 from penstock.state.epochs import epoch_name, epochs_in
-from penstock.state.files import FileSystem, LocalFiles, Place, place_of, sha256
-from penstock.state.hdfs import HdfsFiles, LibHdfs, connect_hdfs
-from penstock.state.local_cache import LocalCache
 from penstock.state.owners import Claimant, check_owner, claim_folder, end_of, newest_claim
-from penstock.state.remote import remote_files, split_uri
-from penstock.state.s3 import PUT_BYTES, S3Files, connect_s3
 
 BUCKET = "penstock-tests"
 

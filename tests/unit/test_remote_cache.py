@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.state.local_cache import CACHE_BYTES, LocalCache
+from penstock.files.local_cache import CACHE_BYTES, LocalCache
 
 
 def used(cache: LocalCache) -> int:

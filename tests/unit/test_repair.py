@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
+from penstock.files.place import place_of
 from penstock.plan.buckets import BucketSet
+from penstock.state.care.repair import plan_repair
+from penstock.state.care.repair_steps import RepairPlan, carry_out, seems_to_run
+from penstock.state.care.verify import verify
 from penstock.state.epochs import epoch_name
-from penstock.state.files import place_of
 from penstock.state.manifests import Manifest, ManifestLog
-from penstock.state.repair import plan_repair
-from penstock.state.repair_steps import RepairPlan, carry_out, seems_to_run
-from penstock.state.verify import verify
 from penstock.testing.faults.specimens import Outcome, Specimen, naming
 
 

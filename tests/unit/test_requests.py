@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import ConfigError
 from penstock.compiler import compile_query
-from penstock.errors import ConfigError
-from penstock.runtime.requests import MOST_BYTES, Request, answers, ask, waits
-from penstock.state.files import Place, place_of, sha256
-from penstock.state.sealed import seal
+from penstock.driver.steering.requests import MOST_BYTES, Request, answers, ask, waits
+from penstock.files.place import Place, place_of, sha256
+from penstock.files.sealed import seal
 from penstock.testing.runner import LocalRun, frame_splits, run_stages
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "ts": pl.Datetime("us")}

@@ -6,12 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.runtime.spark.executors import UNLIMITED, Executor
-from penstock.runtime.spark.resources import (
-    RELEASE_AFTER_EPOCHS,
-    Application,
-    SparkResources,
-)
+from penstock.spark.executors import UNLIMITED, Executor
+from penstock.spark.resources import RELEASE_AFTER_EPOCHS, Application, SparkResources
 
 
 @dataclass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from penstock.files.place import Place, place_of
 from penstock.plan.epoch import SegmentRef, StagedFile
-from penstock.state.files import Place, place_of
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.state.retention import SWEEP, Retention
 

@@ -9,7 +9,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.operators.runs import FANOUT, Run, add_run, take_below
+from penstock.operators.stores.runs import FANOUT, Run, add_run, take_below
 
 batches = st.lists(
     st.tuples(st.lists(st.integers(-20, 20), max_size=12), st.integers(-5, 25)), max_size=12

@@ -8,11 +8,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from penstock.errors import CheckpointError
-from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.base.errors import CheckpointError
+from penstock.base.hashing import BUCKET, bucket_of
+from penstock.files.place import place_of
 from penstock.operators.kernel import UNTIL
 from penstock.plan.buckets import BucketMap, BucketSet
-from penstock.state.files import place_of
 from penstock.state.segments import read_segment, write_segment
 
 BUCKETS = 16

@@ -13,12 +13,13 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.columns import TIME
+from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import UNTIL
-from penstock.operators.keyed_rows import KeyedRows
-from penstock.operators.panes import NOT_STARTED
-from penstock.operators.sessions import SessionKernel
+from penstock.operators.stores.keyed_rows import KeyedRows
+from penstock.operators.windows.sessions import SessionKernel
 from penstock.query.expressions import ExpressionLike
-from penstock.query.nodes import TIME, Aggregate
+from penstock.query.nodes import Aggregate
 from penstock.testing.streams import TestStream
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "x": pl.Int64(), "ts": pl.Datetime("us")}

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import penstock as ps
-from penstock.config import Config
+from penstock.base.config import Config
+from penstock.base.errors import ConfigError
 from penstock.control.elastic import elastic
 from penstock.control.sizing import SubqueryCost, instances_for_rate, share_instances, within
-from penstock.errors import ConfigError
-from penstock.runtime.sample import SampleError, take_sample
-from penstock.runtime.sizes import (
+from penstock.driver.sizing.sample import SampleError, take_sample
+from penstock.driver.sizing.sizes import (
     chosen,
     first_sizes,
     is_new,
@@ -28,7 +28,7 @@ from penstock.runtime.sizes import (
     read_first,
     sizes_to_begin_with,
 )
-from penstock.state.files import place_of
+from penstock.files.place import place_of
 
 
 def cost(subquery: int, load: float, *, alone: bool = False) -> SubqueryCost:

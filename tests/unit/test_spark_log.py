@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import CheckpointError
-from penstock.state.files import place_of
+from penstock.base.errors import CheckpointError
+from penstock.files.place import place_of
 from penstock.state.spark_log import check_log, seal_log
 
 

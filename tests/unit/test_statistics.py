@@ -14,14 +14,15 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.hashing import BUCKET, bucket_of
 from penstock.compiler import compile_query
-from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.driver.statistics import Gatherer
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
-from penstock.runtime import measure, task
-from penstock.runtime.measure import BucketCounts, count_buckets
-from penstock.runtime.statistics import Gatherer
 from penstock.state import cache
+from penstock.task import measure
+from penstock.task import run as task
+from penstock.task.measure import BucketCounts, count_buckets
 from penstock.testing.runner import LocalRun
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "x": pl.Int64, "ts": pl.Datetime("us")}

@@ -14,23 +14,23 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.errors import ConfigError
+from penstock.base.hashing import BUCKET, bucket_of
 from penstock.control import protocol
-from penstock.errors import ConfigError
+from penstock.driver.steering.switch import only_open, open_tail, pass_on
 from penstock.exchange.lineages import rows_of_lineage, split_by_lineage
-from penstock.operators.chunks import PANE
-from penstock.operators.hashing import BUCKET, bucket_of
-from penstock.operators.panes import Panes
+from penstock.operators.stores.chunks import PANE
+from penstock.operators.windows.panes import Panes
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.tails import Tail, lineages_of
 from penstock.query.stream import Sinks
-from penstock.runtime.switch import only_open, open_tail, pass_on
 from penstock.state import compaction
+from penstock.state.care.repair import plan_repair
+from penstock.state.care.repair_steps import carry_out
+from penstock.state.care.verify import verify
 from penstock.state.manifests import Manifest
-from penstock.state.repair import plan_repair
-from penstock.state.repair_steps import carry_out
-from penstock.state.verify import verify
 from penstock.testing.streams import TestStream
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "x": pl.Int64, "ts": pl.Datetime("us")}

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 
 import penstock as ps
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import UNTIL
-from penstock.operators.panes import NOT_STARTED
-from penstock.operators.top import TopKernel
-from penstock.query.nodes import POSITION, SOURCE, TIME
+from penstock.operators.windows.top import TopKernel
 from penstock.query.stream import Stream
 from penstock.query.top import Top
 from penstock.query.windows import TimeWindow

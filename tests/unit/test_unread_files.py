@@ -15,16 +15,16 @@ import pytest
 from typer.testing import CliRunner
 
 import penstock as ps
+from penstock.base.config import Config
+from penstock.base.errors import ConfigError, FinishedError, RefusedLimitError
 from penstock.cli.app import app
 from penstock.compiler import compile_query
-from penstock.config import Config
-from penstock.errors import ConfigError, FinishedError, RefusedLimitError
+from penstock.driver.again import Retries, Waker, give_back
+from penstock.driver.driver import EpochResult
+from penstock.driver.outputs import read_side_output
+from penstock.files.place import place_of
 from penstock.plan.files import UnreadFile, choose_again
 from penstock.query.stream import Stream
-from penstock.runtime.again import Retries, Waker, give_back
-from penstock.runtime.driver import EpochResult
-from penstock.runtime.outputs import read_side_output
-from penstock.state.files import place_of
 from penstock.testing.faults.imitation import ImitatedRun
 from penstock.testing.runner import LocalRun
 

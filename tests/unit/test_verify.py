@@ -7,18 +7,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-import penstock.state.verify as module
-from penstock.errors import CheckpointError
-from penstock.operators.hashing import BUCKET
+import penstock.state.care.verify as module
+from penstock.base.errors import CheckpointError
+from penstock.base.hashing import BUCKET
+from penstock.files.place import place_of
+from penstock.files.sealed import seal
 from penstock.operators.kernel import UNTIL
 from penstock.plan.epoch import SegmentRef
-from penstock.state.files import place_of
-from penstock.state.findings import MEANING
+from penstock.state.care.findings import MEANING
+from penstock.state.care.survey import Survey, survey
+from penstock.state.care.verify import verify
+from penstock.state.care.verify_log import checksum_bytes
 from penstock.state.manifests import Manifest, ManifestLog
-from penstock.state.sealed import seal
-from penstock.state.survey import Survey, survey
-from penstock.state.verify import verify
-from penstock.state.verify_log import checksum_bytes
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.query.durations import parse_duration
+from penstock.base.durations import parse_duration
 from penstock.workloads.auctions import (
     AUCTION_SCHEMA,
     BID_SCHEMA,

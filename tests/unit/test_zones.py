@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import penstock as ps
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.query.stream import Stream
 from penstock.sources.files import read_one
 from penstock.sources.formats import infer_schema

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import penstock
+from penstock.base.errors import ConfigError, PenstockError, QueryError, RefusedLimitError
 from penstock.cli.load import load_query
 from penstock.cli.output import fail, give, say
 from penstock.cli.state import app as state_app
-from penstock.errors import ConfigError, PenstockError, QueryError, RefusedLimitError
 
 app = typer.Typer(
     help="Penstock: continuous queries on Apache Spark, exact, in order and fast.",
@@ -373,7 +373,7 @@ def _dry(dry_run: bool) -> dict[str, Any]:
 
 
 def _session() -> Any:
-    from penstock.runtime.spark.session import local_session
+    from penstock.spark.session import local_session
 
     return local_session()
 

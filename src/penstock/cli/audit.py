@@ -10,8 +10,8 @@ from rich.table import Table
 
 from penstock.cli.checkpoint import told
 from penstock.cli.output import give, say
-from penstock.state.audit import audit
-from penstock.state.audited import Audit
+from penstock.state.care.audit import audit
+from penstock.state.care.audited import Audit
 
 
 def run_audit(checkpoint: str, *, spark_folder: str | None, strict: bool, as_json: bool) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from penstock.base.errors import CheckpointError, PenstockError
 from penstock.cli.output import fail
-from penstock.errors import CheckpointError, PenstockError
-from penstock.state.files import Place, place_of
+from penstock.files.place import Place, place_of
 
 
 def root_of(checkpoint: str) -> Place:

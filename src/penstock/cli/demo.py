@@ -22,11 +22,11 @@ from rich.table import Table
 import penstock as ps
 from penstock.cli.output import say
 from penstock.cli.run import stopping_on_signal
-from penstock.runtime.spark.session import scratch_session
+from penstock.spark.session import scratch_session
 from penstock.workloads.cdr import CALL_SCHEMA, heavy_customers, live
 
 if TYPE_CHECKING:
-    from penstock.runtime.spark.handle import Query
+    from penstock.spark.handle import Query
 
 SPEED = 240.0
 """Event time runs this much faster than the wall clock: an hour in 15 seconds."""

@@ -94,7 +94,7 @@ def _memory() -> dict[str, Any]:
 
 def _trial() -> dict[str, Any]:
     """Run a job on Spark whose task imports Penstock."""
-    from penstock.runtime.spark.session import scratch_session
+    from penstock.spark.session import scratch_session
 
     try:
         with scratch_session("penstock doctor") as spark:

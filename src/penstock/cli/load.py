@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.errors import PenstockError
+from penstock.base.errors import PenstockError
 from penstock.query.stream import Sinks
 from penstock.sql.script import load_script
 

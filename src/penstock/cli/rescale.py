@@ -9,11 +9,11 @@ from typing import Any
 
 import typer
 
+from penstock.base.errors import ConfigError
 from penstock.cli.checkpoint import root_of
 from penstock.cli.output import give, say
-from penstock.errors import ConfigError
-from penstock.runtime.requests import Request, answers, ask, waits
-from penstock.state.files import Place
+from penstock.driver.steering.requests import Request, answers, ask, waits
+from penstock.files.place import Place
 from penstock.state.manifests import ManifestLog
 
 POLL_SECONDS = 0.1
@@ -63,7 +63,7 @@ def parse_moves(text: str) -> list[tuple[int, int]]:
     >>> parse_moves("3")
     Traceback (most recent call last):
     ...
-    penstock.errors.ConfigError: move='3' is not allowed; allowed: BUCKETS:INSTANCE, as 3,7-9:1
+    penstock.base.errors.ConfigError: move='3' is not allowed; allowed: BUCKETS:INSTANCE, as 3,7-9:1
     """
     buckets, _, owner = text.partition(":")
     found: list[tuple[int, int]] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.cli.checkpoint import root_of
 from penstock.cli.output import give, say
-from penstock.runtime.again import give_back
+from penstock.driver.again import give_back
 from penstock.sources.files import local_path
 from penstock.state.manifests import Manifest, ManifestLog
 

@@ -10,18 +10,18 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from penstock.base.errors import ConfigError, PenstockError
 from penstock.cli.checkpoint import root_of
 from penstock.cli.load import import_from, load_query
 from penstock.cli.output import say
 from penstock.control.records import DecisionRecord
-from penstock.errors import ConfigError, PenstockError
+from penstock.driver.sizing.sizes import read_first
 from penstock.observe.history import describe_all
 from penstock.observe.log import read_events
-from penstock.runtime.sizes import read_first
-from penstock.runtime.spark.session import scratch_session
+from penstock.spark.session import scratch_session
 
 if TYPE_CHECKING:
-    from penstock.runtime.spark.handle import Query
+    from penstock.spark.handle import Query
 
 
 def run_query(

@@ -10,9 +10,9 @@ import typer
 
 from penstock.cli.output import give, say
 from penstock.control.sizing import instances_for_rate, share_instances
+from penstock.driver.sizing.sample import take_sample
+from penstock.driver.sizing.sizes import Sizes
 from penstock.query.stream import Sinks
-from penstock.runtime.sample import take_sample
-from penstock.runtime.sizes import Sizes
 
 
 def run_size(

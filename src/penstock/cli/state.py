@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.base.times import FINISHED, NOT_STARTED
 from penstock.cli.checkpoint import told
 from penstock.cli.output import fail, give, say
-from penstock.operators.panes import FINISHED, NOT_STARTED
 from penstock.plan.tails import state_folder
-from penstock.state.findings import Finding, Verification
+from penstock.state.care.findings import Finding, Verification
+from penstock.state.care.repair_steps import RepairPlan
+from penstock.state.care.survey import QUARANTINE, Survey, survey, walk
 from penstock.state.manifests import Manifest
-from penstock.state.repair_steps import RepairPlan
-from penstock.state.survey import QUARANTINE, Survey, survey, walk
 
 app = typer.Typer(
     help="Look into a checkpoint: its operators, their state, its past; verify and repair it.",
@@ -96,7 +96,7 @@ def _sinks(found: Survey, last: Manifest) -> list[dict[str, Any]]:
 
 
 def _operators(found: Survey, last: Manifest) -> list[dict[str, Any]]:
-    from penstock.runtime.inspect import operators
+    from penstock.driver.inspect import operators
 
     names = sorted({*operators(found.root), *map(state_folder, last.segments)})
     return [_operator(name, last) for name in names]
@@ -150,7 +150,7 @@ def show_state(
     An aggregate has a row per key and pane, with the partials p0, p1, ... of its functions merged;
     a function that cannot be merged has its rows instead. An ordered sink has the rows that wait.
     """
-    from penstock.runtime.inspect import operators, read_state
+    from penstock.driver.inspect import operators, read_state
 
     if output is not None and output.suffix not in WRITERS:
         fail(f"{output}: unknown format", f"formats: {', '.join(WRITERS)}", as_json=as_json)
@@ -263,7 +263,7 @@ def verify_state(
     checkpoint: Checkpoint, spark_folder: SparkFolder = None, as_json: Json = False
 ) -> None:
     """Look at every file of a checkpoint; exit code 1 if one is damaged."""
-    from penstock.state.verify import verify
+    from penstock.state.care.verify import verify
 
     with told(as_json):
         found = verify(checkpoint, spark_folder)
@@ -308,8 +308,8 @@ def repair_state(
     Stop the query first. A query that commits epochs is noticed and the repair refused; one that
     waits for input, or starts an epoch only every few seconds, is not.
     """
-    from penstock.state.repair import plan_repair
-    from penstock.state.repair_steps import carry_out, seems_to_run
+    from penstock.state.care.repair import plan_repair
+    from penstock.state.care.repair_steps import carry_out, seems_to_run
 
     with told(as_json):
         survey(checkpoint, spark_folder)

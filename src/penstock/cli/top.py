@@ -14,8 +14,8 @@ from rich.text import Text
 
 from penstock.cli.checkpoint import root_of
 from penstock.cli.output import fail, give, say
+from penstock.files.place import Place
 from penstock.observe.snapshot import DecisionNow, Snapshot, SubqueryNow, read_snapshot
-from penstock.state.files import Place
 
 _BAR = 12
 _WIDTH = 100

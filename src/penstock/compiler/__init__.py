@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from penstock.base.config import STRATEGIES
+from penstock.base.errors import ConfigError, QueryError
 from penstock.compiler.cost import StrategyCost, strategy_cost
 from penstock.compiler.explain import explain
 from penstock.compiler.fuse import fuse_units
 from penstock.compiler.place import place_edges
 from penstock.compiler.prune import prune_columns
 from penstock.compiler.size import size_subclusters
-from penstock.compiler.split import STRATEGIES, split_subqueries
-from penstock.errors import ConfigError, QueryError
+from penstock.compiler.split import split_subqueries
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink, topological
 

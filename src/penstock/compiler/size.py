@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.errors import ConfigError
+from penstock.base.errors import ConfigError
 from penstock.plan.compiled import CompiledQuery
 
 MAX_INSTANCES = 4096

@@ -10,8 +10,6 @@ from dataclasses import replace
 from penstock.plan.compiled import CompiledQuery, Subquery
 from penstock.query.nodes import Source
 
-STRATEGIES = ("operator-set-cloud", "operator-cloud", "query-cloud")
-
 
 def split_subqueries(query: CompiledQuery) -> CompiledQuery:
     """Return the query with its subqueries.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.plan.changes import PROTOCOLS
 
 PROVISIONING = ("load-aware", "individual")
@@ -100,7 +100,7 @@ def elastic(**rules: object) -> Elastic:
     >>> elastic(min=0, target=0.95)
     Traceback (most recent call last):
     ...
-    penstock.errors.QueryError: the query has 2 mistakes:
+    penstock.base.errors.QueryError: the query has 2 mistakes:
       1. elastic: min must be 1 or more; min=0
       2. elastic: 0 < lower < target < upper must hold; lower=0.5, target=0.95, upper=0.9
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from penstock.base.errors import QueryError
 from penstock.control.elastic import Elastic, elastic
-from penstock.errors import QueryError
 
 _WORDS = {"true": True, "false": False}
 
@@ -23,7 +23,7 @@ def parse_rules(text: str, **more: Any) -> Elastic:
     >>> parse_rules("maximum=8,target=high")
     Traceback (most recent call last):
     ...
-    penstock.errors.QueryError: the query has 2 mistakes:
+    penstock.base.errors.QueryError: the query has 2 mistakes:
       1. elastic: unknown rule 'maximum'; did you mean 'max'?
       2. elastic: target must be a number; target='high'
     """

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.errors import ConfigError
+from penstock.base.errors import ConfigError
 
 MOST = 4096
 """No subquery gets more instances than this."""

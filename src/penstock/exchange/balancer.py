@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.base.hashing import BUCKET, bucket_of
 from penstock.plan.buckets import BucketMap
 from penstock.plan.grid import Grid
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from penstock.operators.chunks import PANE
-from penstock.operators.panes import Panes
-from penstock.operators.spans import buckets_of, first_of
+from penstock.operators.stores.chunks import PANE
+from penstock.operators.windows.panes import Panes
+from penstock.operators.windows.spans import buckets_of, first_of
 from penstock.plan.tails import Lineage
 
 _ROW, _TARGET = "__row", "__target"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.operators.panes import FINISHED, NOT_STARTED
+from penstock.base.times import FINISHED, NOT_STARTED
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Source
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.errors import TaskError
+from penstock.base.errors import TaskError
 
 _LENGTHS = struct.Struct("<4sIQ")
 _MAGIC = b"PNS1"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from penstock.operators.hashing import BUCKET, bucket_of
+from penstock.base.hashing import BUCKET, bucket_of
 from penstock.operators.kernel import SIDE
 from penstock.plan.buckets import BucketSet
 from penstock.plan.grid import Grid

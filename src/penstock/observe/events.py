@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from penstock.base.errors import CheckpointError
 from penstock.control.records import DecisionRecord
-from penstock.errors import CheckpointError
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.statistics import EpochStatistics
 

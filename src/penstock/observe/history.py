@@ -12,10 +12,10 @@ from typing import Any
 import polars as pl
 
 from penstock.control.records import DecisionRecord
+from penstock.files.place import Place
 from penstock.observe.log import read_events
 from penstock.plan.changes import Change, Reconfiguration, newest
 from penstock.plan.statistics import EpochStatistics, InstanceLoad
-from penstock.state.files import Place
 
 _TYPES: dict[Any, pl.DataType] = {"str": pl.String(), "int": pl.Int64(), "float": pl.Float64()}
 

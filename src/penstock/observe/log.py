@@ -14,10 +14,10 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.errors import CheckpointError
+from penstock.base.errors import CheckpointError
+from penstock.files.place import Place
 from penstock.observe.events import Event, decode, encode, kind_of
 from penstock.plan.statistics import EpochStatistics
-from penstock.state.files import Place
 
 FOLDER = "events"
 _NAME = re.compile(r"(\d{12})-.*\.jsonl\.gz")

@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from penstock.control.records import DecisionRecord
+from penstock.files.place import Place
 from penstock.observe.events import ExecutorEvent
 from penstock.observe.history import describe_all
 from penstock.observe.log import read_events
 from penstock.plan.changes import Reconfiguration, newest
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
-from penstock.state.files import Place
 
 EPOCHS = 5
 """Shares and rates are those of so many epochs, as long as the instances are the same."""

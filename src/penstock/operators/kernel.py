@@ -16,8 +16,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
-from penstock.operators.stateless import Refusal
-from penstock.query.nodes import POSITION, SOURCE, TIME
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.operators.rowwise.stateless import Refusal
 
 UNTIL = "__until"
 SIDE = "__side"

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from penstock.operators.aggregate import AggregateKernel
-from penstock.operators.batch_process import BatchProcessKernel
-from penstock.operators.count import CountKernel
-from penstock.operators.count_join import CountJoinKernel
-from penstock.operators.count_product import CountProductKernel
-from penstock.operators.dedup import DedupKernel
-from penstock.operators.enrich import EnrichKernel
-from penstock.operators.join import JoinKernel
 from penstock.operators.kernel import Emit, Kernel
+from penstock.operators.keyed.batch_process import BatchProcessKernel
+from penstock.operators.keyed.dedup import DedupKernel
+from penstock.operators.keyed.enrich import EnrichKernel
+from penstock.operators.keyed.process import RowProcessKernel
 from penstock.operators.order import OrderKernel
-from penstock.operators.process import RowProcessKernel
-from penstock.operators.product import ProductKernel
-from penstock.operators.sessions import SessionKernel
-from penstock.operators.spans import Span
-from penstock.operators.top import TopKernel
+from penstock.operators.pairs.count_join import CountJoinKernel
+from penstock.operators.pairs.count_product import CountProductKernel
+from penstock.operators.pairs.join import JoinKernel
+from penstock.operators.pairs.product import ProductKernel
+from penstock.operators.windows.aggregate import AggregateKernel
+from penstock.operators.windows.count import CountKernel
+from penstock.operators.windows.sessions import SessionKernel
+from penstock.operators.windows.spans import Span
+from penstock.operators.windows.top import TopKernel
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.grid import Grid

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from penstock.base.columns import ORDER, TIME
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
-from penstock.operators.waiting import Waiting, take_final
-from penstock.query.nodes import ORDER, TIME, Sink
+from penstock.operators.stores.waiting import Waiting, take_final
+from penstock.query.nodes import Sink
 
 
 class OrderKernel:

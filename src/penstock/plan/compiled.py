@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from penstock.errors import ConfigError
+from penstock.base.errors import ConfigError
 from penstock.plan.buckets import BucketMap
 from penstock.plan.grid import Grid
-from penstock.query.nodes import Frame, Node, Sink, Source
+from penstock.query.nodes import Aggregate, Frame, Node, Sink, Source
+from penstock.query.windows import TimeWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,14 @@ class CompiledQuery:
         head = self.subqueries[subquery].head
         on_grid = head is not None and self.nodes[head].grid(0)
         return Grid.of(self.buckets) if on_grid else None
+
+    def window_of(self, subquery: int) -> TimeWindow | None:
+        """Return the time windows of a subquery's head; None if it has no such windows."""
+        head = self.subqueries[subquery].head
+        node = None if head is None else self.nodes[head]
+        if isinstance(node, Aggregate) and isinstance(node.window, TimeWindow):
+            return node.window
+        return None
 
     def owners(self, subquery: int, instances: int | None = None) -> BucketMap:
         """Return the map that spreads the buckets (or cells) of a subquery evenly.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.query.durations import Duration, format_duration, parse_duration
+from penstock.base.durations import Duration, format_duration, parse_duration
 from penstock.query.keys import Names, key_problems, names_of
 from penstock.query.nodes import Keyed, Node
 

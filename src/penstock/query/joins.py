@@ -13,7 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from penstock.query.durations import Duration, format_duration, parse_duration
+from penstock.base.columns import TIME
+from penstock.base.durations import Duration, format_duration, parse_duration
 from penstock.query.expressions import (
     UNKNOWN,
     ExpressionLike,
@@ -23,7 +24,7 @@ from penstock.query.expressions import (
     unknown_column,
 )
 from penstock.query.keys import Names, names_of
-from penstock.query.nodes import TIME, Node, roots, topological
+from penstock.query.nodes import Node, roots, topological
 from penstock.query.windows import CountWindow
 
 HOW = ("inner", "left", "full")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import polars as pl
 
-from penstock.errors import QueryError
-from penstock.problems import located
+from penstock.base.errors import QueryError
+from penstock.base.hashing import instance_of
+from penstock.base.problems import located
 from penstock.query.expressions import unknown_column
 
 Names = str | pl.Expr | Iterable[str | pl.Expr]
@@ -72,9 +72,3 @@ def _has_key_types(dtype: pl.DataType) -> bool:
     if isinstance(dtype, pl.Struct):
         return all(_has_key_types(instance_of(field.dtype)) for field in dtype.fields)
     return not dtype.is_nested()
-
-
-def instance_of(dtype: Any) -> pl.DataType:
-    """Return a type that was given as a class or as an instance."""
-    found: pl.DataType = dtype() if isinstance(dtype, type) else dtype
-    return found

@@ -19,10 +19,6 @@ from penstock.query.windows import CountWindow, TimeWindow, Window, zone_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkFrame
 
-TIME, SOURCE, POSITION = "__time", "__src", "__pos"
-ORDER = (TIME, SOURCE, POSITION)
-"""Hidden columns: event time in microseconds, source number, position in the source."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Node:

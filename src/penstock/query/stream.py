@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from penstock.errors import PenstockWarning, QueryError
-from penstock.problems import Problem, located
+from penstock.base.durations import Duration
+from penstock.base.errors import PenstockWarning, QueryError
+from penstock.base.problems import Problem, located
 from penstock.query import nodes
 from penstock.query.aggregate import aggregate_node
 from penstock.query.dedup import dedup_node
-from penstock.query.durations import Duration
 from penstock.query.enrich import enrich_node
 from penstock.query.explode import explode_node
 from penstock.query.expressions import (

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.query.durations import DAY, Duration, format_duration, parse_duration
+from penstock.base.durations import DAY, Duration, format_duration, parse_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import polars as pl
 
+from penstock.files.place import Place, named_by_hash
 from penstock.plan.epoch import StagedFile
 from penstock.sinks.staging import parquet_bytes, read_staged
 from penstock.state.epochs import epoch_name, epochs_in
-from penstock.state.files import Place, named_by_hash
 
 
 def publish_folder(target: Place, number: int, files: Sequence[StagedFile]) -> None:

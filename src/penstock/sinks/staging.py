@@ -10,8 +10,8 @@ import io
 
 import polars as pl
 
+from penstock.files.place import place_of
 from penstock.plan.epoch import SinkPlan, StagedFile
-from penstock.state.files import place_of
 
 
 def staging_folder(target: str, owner: str) -> str:

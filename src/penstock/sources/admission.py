@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from penstock.operators.panes import NOT_STARTED
-from penstock.operators.stateless import refuse_failing
-from penstock.query.nodes import POSITION, SOURCE, TIME, Source
+from penstock.base.columns import POSITION, SOURCE, TIME
+from penstock.base.times import NOT_STARTED
+from penstock.operators.rowwise.stateless import refuse_failing
+from penstock.query.nodes import Source
 
 _ROW = "__row"
 

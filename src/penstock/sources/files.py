@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.operators.stateless import refuse_failing
+from penstock.operators.rowwise.stateless import refuse_failing
 from penstock.query.expressions import first_line
 from penstock.query.nodes import CsvFormat
 from penstock.sources.exact import fit

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.query.nodes import CsvFormat
 
 Schema = Mapping[str, pl.DataType]

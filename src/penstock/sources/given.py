@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.query.expressions import first_line, unknown_column
 from penstock.sources.exact import fit
 

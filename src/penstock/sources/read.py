@@ -1,4 +1,4 @@
-"""The functions that make a stream: ``read_parquet`` and its kin, ``from_rows``, ``from_spark``."""
+"""The functions that make a stream: ``read_parquet`` and its kin, ``from_rows``."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from penstock.errors import QueryError
-from penstock.problems import located
+from penstock.base.durations import Duration, parse_duration
+from penstock.base.errors import QueryError
 from penstock.query import nodes
-from penstock.query.durations import Duration, parse_duration
 from penstock.query.expressions import ExpressionLike
 from penstock.query.nodes import CsvFormat
 from penstock.query.stream import Stream
 from penstock.sources.csv import csv_format
-from penstock.sources.event_time import read_time
+from penstock.sources.declare import make_source
 from penstock.sources.formats import DEFAULT, data_files, infer_schema
-from penstock.sources.given import given_rows, same_but_for_case
+from penstock.sources.given import given_rows
 from penstock.sources.partitions import infer_partitions
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame as SparkFrame
-
-
 _PATIENCE = "1 minute"
-_LATE = ("all", "needed")
 
 
 def read_parquet(
@@ -202,39 +196,7 @@ def from_rows(
     """
     given = rows if isinstance(rows, pl.DataFrame) else list(rows)
     frame, problems = given_rows(given, schema)
-    return _source(nodes.Rows(rows=frame), frame.schema, time, delay, None, name, problems)
-
-
-def from_spark(
-    frame: SparkFrame,
-    *,
-    time: ExpressionLike,
-    delay: Duration = "0 seconds",
-    idle: Duration | None = None,
-    name: str = "frame",
-    late: str = "needed",
-) -> Stream:
-    """Return the stream of any streaming DataFrame of Spark.
-
-    Args:
-        frame: A DataFrame from ``spark.readStream``, with any stateless operators on it.
-        time: The column with the event time, of type timestamp or date, or an expression that
-            gives it.
-        delay: How far behind the highest time seen a row may come; later rows are late.
-        idle: After this long without rows, the source no longer holds back the watermark.
-        name: What to call the source in plans and errors.
-        late: Which columns late rows are kept with: those that are ``"needed"`` by the query, or
-            ``"all"``, which then pass through Spark for every row.
-    """
-    from penstock.sources.spark import frame_schema
-
-    if not frame.isStreaming:
-        raise QueryError(
-            problems=("from_spark: the DataFrame is not streaming; read it with spark.readStream",)
-        )
-    schema = frame_schema(frame)
-    problems = same_but_for_case(schema)
-    return _source(nodes.Frame(frame=frame), schema, time, delay, idle, name, problems, late=late)
+    return make_source(nodes.Rows(rows=frame), frame.schema, time, delay, None, name, problems)
 
 
 def at(text: str) -> datetime:
@@ -300,7 +262,7 @@ def _read(form: str, folder: str | Path, given: _Given, csv: CsvFormat = DEFAULT
         partitions=tuple(partitions.items()),
     )
     name = given.name or Path(path).name or form
-    return _source(
+    return make_source(
         reader,
         found | partitions,
         given.time,
@@ -331,44 +293,3 @@ def _partitions(form: str, folder: str, given: bool | Mapping[str, Any]) -> dict
             )
         )
     return found
-
-
-def _source(
-    reader: nodes.Files | nodes.Frame | nodes.Rows,
-    schema: Mapping[str, pl.DataType],
-    time: ExpressionLike,
-    delay: Duration,
-    idle: Duration | None,
-    name: str,
-    found: Sequence[str] = (),
-    *,
-    late: str = "all",
-) -> Stream:
-    problems = list(found)
-    wrong: list[str] = []
-    moment = read_time(time, schema, wrong)
-    problems += [f"source {name}: {problem}" for problem in wrong]
-    if late not in _LATE:
-        allowed = " or ".join(map(repr, _LATE))
-        problems.append(f"source {name}: late must be {allowed}; late={late!r}")
-    problems += [
-        f"source {name}: column names that begin with '__' are reserved; name={c!r}"
-        for c in schema
-        if c.startswith("__")
-    ]
-    delay_us = parse_duration(delay)
-    if delay_us < 0:
-        problems.append(f"source {name}: delay must not be negative; delay={delay!r}")
-    idle_us = None if idle is None else parse_duration(idle)
-    node = nodes.Source(
-        schema=schema,
-        name=name,
-        time=moment.text,
-        delay_us=delay_us,
-        reader=reader,
-        idle_us=idle_us,
-        moment=moment.expression,
-        moment_type=moment.dtype,
-        late_whole=late == "all",
-    )
-    return Stream(node, located(problems))

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.query.stream import Stream
 from penstock.sql.dialect import parse_statements
 from penstock.sql.places import Mistakes
@@ -42,7 +42,7 @@ def sql(text: str, /, **tables: Stream | pl.DataFrame) -> Stream:
     >>> sql("SELECT sorce FROM calls", calls=calls)
     Traceback (most recent call last):
     ...
-    penstock.errors.QueryError: the query has 1 mistake:
+    penstock.base.errors.QueryError: the query has 1 mistake:
       1. unknown column 'sorce'; did you mean 'src'?; line 1, column 8
     """
     _check_tables(tables)

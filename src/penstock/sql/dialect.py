@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.query.dialect import PenstockSql
 from penstock.query.functions import unknown_function
 from penstock.sql.places import Text

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from penstock.errors import QueryError
+from penstock.base.errors import QueryError
 from penstock.query.stream import Sinks, Stream
 from penstock.sources.read import read_arrow, read_csv, read_ndjson, read_parquet
 from penstock.sql.declarations import Declaration, read_declaration

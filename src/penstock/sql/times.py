@@ -13,10 +13,10 @@ from typing import TypedDict
 import polars as pl
 from sqlglot import exp
 
+from penstock.base.durations import parse_duration
 from penstock.query import nodes
 from penstock.query.dedup import Dedup
 from penstock.query.dialect import to_text
-from penstock.query.durations import parse_duration
 from penstock.query.enrich import Enrich, Lookup
 from penstock.query.expressions import ExpressionProblem, parse
 from penstock.query.top import Top

@@ -6,7 +6,7 @@ epochs in order. They are Hive partitions: Spark and Polars read the number as a
 
 from __future__ import annotations
 
-from penstock.state.files import Place
+from penstock.files.place import Place
 
 EPOCH = "epoch="
 _DIGITS = 10

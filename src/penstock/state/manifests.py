@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from penstock.errors import CheckpointError, FencedError
+from penstock.base.errors import CheckpointError, FencedError
+from penstock.files.place import Place, sha256
+from penstock.files.sealed import seal, unseal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.epoch import Output, SegmentRef, StagedFile, segment_ref
 from penstock.plan.files import FILE_COUNTERS, FileAccounts, UnreadFile
 from penstock.plan.progress import Progress
 from penstock.plan.tails import Tail, state_folder
-from penstock.state.files import Place, sha256
-from penstock.state.sealed import seal, unseal
 
 KIND = "manifest"
 _SIDE = re.compile(r"/penstock/((?:late|dead)/\d+)$")

@@ -12,11 +12,11 @@ import posixpath
 import re
 from dataclasses import asdict, dataclass, replace
 
-from penstock.errors import CheckpointError, OutputError
+from penstock.base.errors import CheckpointError, OutputError
+from penstock.files.place import Place, place_of
+from penstock.files.sealed import seal, unseal
 from penstock.plan.epoch import Output
 from penstock.state.epochs import epochs_in
-from penstock.state.files import Place, place_of
-from penstock.state.sealed import seal, unseal
 
 KIND = "claim"
 MODES = ("error", "append", "overwrite")

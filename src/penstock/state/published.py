@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from penstock.errors import CheckpointError
-from penstock.state.files import Place
+from penstock.base.errors import CheckpointError
+from penstock.files.place import Place
+from penstock.files.sealed import seal, unseal
 from penstock.state.manifests import Manifest
-from penstock.state.sealed import seal, unseal
 
 KIND = "marker"
 

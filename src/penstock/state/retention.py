@@ -14,8 +14,8 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.errors import CheckpointError
-from penstock.state.files import Place
+from penstock.base.errors import CheckpointError
+from penstock.files.place import Place
 from penstock.state.manifests import Manifest, ManifestLog
 
 SWEEP = 16

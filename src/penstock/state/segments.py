@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from penstock.errors import CheckpointError
-from penstock.operators.hashing import BUCKET
+from penstock.base.errors import CheckpointError
+from penstock.base.hashing import BUCKET
+from penstock.files.place import Place
 from penstock.operators.kernel import UNTIL
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
-from penstock.state.files import Place
 
 
 def write_segment(

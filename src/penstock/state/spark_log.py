@@ -13,9 +13,9 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from penstock.errors import CheckpointError
-from penstock.state.files import Place, sha256
-from penstock.state.sealed import seal, unseal
+from penstock.base.errors import CheckpointError
+from penstock.files.place import Place, sha256
+from penstock.files.sealed import seal, unseal
 
 COMPACT = ".compact"
 _FOLDERS = "spark-sources.json"

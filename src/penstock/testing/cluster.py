@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 
 import penstock
-from penstock.runtime.spark.session import cluster_settings, scratch_session
+from penstock.spark.session import cluster_settings, scratch_session, session_set_aside, spark_home
 
 PATIENCE_SECONDS = 120.0
 """How long a daemon, an executor or the end of one may take."""
@@ -211,9 +211,7 @@ class Cluster:
     def _daemon(
         self, kind: str, args: list[str], *, host: str, name: str
     ) -> subprocess.Popen[bytes]:
-        import pyspark
-
-        home = Path(pyspark.__file__).parent
+        home = spark_home()
         local = self.folder / f"{name}-local"
         local.mkdir()
         deploy = "-Dspark.deploy.maxExecutorRetries=-1 -Dspark.decommission.enabled=true"
@@ -328,32 +326,12 @@ def cluster_session(
         **(settings or {}),
     }
     with (
-        _session_set_aside(),
+        session_set_aside(),
         scratch_session(name, master=cluster.master, settings=own) as session,
     ):
         registered = session.sparkContext._jsc.sc().statusTracker().getExecutorInfos
         wait_until(lambda: len(registered()) > first, f"{first} executors registered")
         yield session
-
-
-@contextmanager
-def _session_set_aside() -> Iterator[None]:
-    """Let this process have another JVM meanwhile; PySpark keeps its one in class variables."""
-    from pyspark import SparkContext
-    from pyspark.sql import SparkSession
-
-    names = ("_gateway", "_jvm", "_active_spark_context")
-    kept = {name: getattr(SparkContext, name) for name in names}
-    session = SparkSession._instantiatedSession
-    for name in names:
-        setattr(SparkContext, name, None)
-    SparkSession._instantiatedSession = None
-    try:
-        yield
-    finally:
-        for name, value in kept.items():
-            setattr(SparkContext, name, value)
-        SparkSession._instantiatedSession = session
 
 
 def wait_until(

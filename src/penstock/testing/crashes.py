@@ -5,9 +5,9 @@ Law: a crash is a point between two writes; what was written before it stays, no
 
 from __future__ import annotations
 
+from penstock.files.place import Place
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.state.files import Place
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.testing.runner import Batch, LocalRun
 

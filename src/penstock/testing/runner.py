@@ -11,12 +11,12 @@ from pathlib import Path
 
 import polars as pl
 
-from penstock.config import Config
+from penstock.base.config import Config
+from penstock.driver.driver import Driver, EpochResult, Hold
+from penstock.driver.in_process import route, run_stages
 from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.runtime.driver import Driver, EpochResult, Hold
-from penstock.runtime.in_process import route, run_stages
 from penstock.sinks.staging import read_staged
 from penstock.sources.admission import event_times
 from penstock.sources.splits import Split

@@ -17,18 +17,18 @@ from typing import Any
 
 import polars as pl
 
+from penstock.base.config import Config
 from penstock.compiler import compile_query
-from penstock.config import Config
+from penstock.driver.inspect import read_state
+from penstock.driver.outputs import read_side_output
+from penstock.files.place import place_of
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
-from penstock.runtime.inspect import read_state
-from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
 from penstock.state import cache
-from penstock.state.files import place_of
 from penstock.testing.compare import difference
 from penstock.testing.crashes import CrashingRun
 from penstock.testing.reference import Reference, evaluate

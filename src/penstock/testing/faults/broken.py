@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.runtime import driver, outputs, pinned
+from penstock.driver import driver, outputs, pinned
+from penstock.files.disk import Disk
+from penstock.files.place import LocalFiles, Place
 from penstock.sinks import publish
 from penstock.state import manifests, owners
-from penstock.state.disk import Disk
-from penstock.state.files import LocalFiles, Place
 from penstock.state.manifests import Manifest
 from penstock.state.owners import Claim, Claimant
 from penstock.state.retention import Kept, Retention

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.state.care.survey import Survey, survey, walk
 from penstock.state.epochs import published_epoch
 from penstock.state.published import is_published
-from penstock.state.survey import Survey, survey, walk
 
 DAMAGES = ("flip", "scramble", "truncate", "extend", "empty", "swap", "stale", "forge", "delete")
 """What can happen to a file.

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from penstock.state.disk import Disk, Entry
+from penstock.files.disk import Disk, Entry
 
 ROOT = 0
 _Key = tuple[int, str]

@@ -20,15 +20,15 @@ from pathlib import Path
 import polars as pl
 
 import penstock as ps
+from penstock.base.config import Config
+from penstock.base.errors import FinishedError, OutputError, PenstockError
 from penstock.compiler import compile_query
-from penstock.config import Config
-from penstock.errors import FinishedError, OutputError, PenstockError
+from penstock.driver.driver import Driver
+from penstock.files.disk import RealDisk
+from penstock.files.place import LocalFiles, in_place_of_local
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.runtime.driver import Driver
 from penstock.state import cache
-from penstock.state.disk import RealDisk
-from penstock.state.files import LocalFiles, in_place_of_local
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk
 from penstock.testing.faults.machine import SOUND, Store
 from penstock.testing.faults.oracle import Difference, parted

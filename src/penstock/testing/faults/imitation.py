@@ -14,18 +14,18 @@ from typing import Any
 
 import polars as pl
 
-from penstock.config import Config
-from penstock.errors import CheckpointError
+from penstock.base.config import Config
+from penstock.base.errors import CheckpointError
+from penstock.driver.driver import Driver
+from penstock.files.place import Place, named_by_hash, place_of, sha256
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import StagedFile
 from penstock.query.nodes import Files, Rows
-from penstock.runtime.driver import Driver
 from penstock.sinks.staging import read_staged
 from penstock.sources.splits import Split
-from penstock.state.files import Place, named_by_hash, place_of, sha256
+from penstock.state.care.survey import numbers
+from penstock.state.care.verify_log import checksum_bytes, checksum_of
 from penstock.state.spark_log import COMPACT
-from penstock.state.survey import numbers
-from penstock.state.verify_log import checksum_bytes, checksum_of
 from penstock.testing.crashes import DriverDeathError, DyingLog
 from penstock.testing.runner import run_stages
 

@@ -10,7 +10,7 @@ import random
 import threading
 from collections.abc import Callable, Sequence
 
-from penstock.state.disk import Entry
+from penstock.files.disk import Entry
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk, SimulatedDisk
 
 PATIENCE_SECONDS = 60.0

@@ -16,8 +16,8 @@ from typing import Literal, TypeVar
 
 import psutil
 
-from penstock.state.disk import RealDisk
-from penstock.state.files import LocalFiles, in_place_of_local
+from penstock.files.disk import RealDisk
+from penstock.files.place import LocalFiles, in_place_of_local
 
 Victim = Literal["driver", "jvm", "worker", "all"]
 _T = TypeVar("_T")

@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.driver.driver import Driver, EpochResult
+from penstock.files.disk import Disk
+from penstock.files.place import FileSystem, LocalFiles, in_place_of_local
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.runtime.driver import Driver, EpochResult
-from penstock.runtime.switch import window_of
 from penstock.sinks.staging import read_staged
-from penstock.state.disk import Disk
-from penstock.state.files import FileSystem, LocalFiles, in_place_of_local
 from penstock.testing.faults.scenario import EPOCH_SECONDS, TIGHT, Moves, Scenario, replaced
 from penstock.testing.faults.shapes import Layout
 from penstock.testing.runner import Batch, frame_splits, run_stages
@@ -152,7 +151,7 @@ class Life:
         for subquery in [s.id for s in self.driver.query.subqueries]:
             owners = layout.upcoming(subquery)
             if layout.query.movable(subquery) and owners.instances > 1:
-                windows = window_of(self.driver.query, subquery) is not None
+                windows = self.driver.query.window_of(subquery) is not None
                 protocol = moves.protocol if windows else "state"
                 self.driver.move(subquery, moves.of(owners), protocol=protocol)
 

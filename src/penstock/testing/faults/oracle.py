@@ -15,21 +15,21 @@ from typing import Any
 
 import polars as pl
 
+from penstock.base.hashing import BUCKET
+from penstock.driver.outputs import read_side_output
 from penstock.exchange.placement import placement_of
-from penstock.operators.chunks import PANE
-from penstock.operators.hashing import BUCKET
+from penstock.files.place import FileSystem, LocalFiles, Place, place_of
 from penstock.operators.kernel import UNTIL
 from penstock.operators.kernels import kernel_of
-from penstock.operators.sessions import SessionKernel
+from penstock.operators.stores.chunks import PANE
+from penstock.operators.windows.sessions import SessionKernel
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.tails import state_folder
 from penstock.query.nodes import Aggregate
 from penstock.query.windows import TimeWindow
-from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
-from penstock.state.audit import audit
-from penstock.state.files import FileSystem, LocalFiles, Place, place_of
+from penstock.state.care.audit import audit
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.state.owners import claims_folder
 from penstock.state.published import published_marker

@@ -15,13 +15,13 @@ from typing import Any
 
 import polars as pl
 
+from penstock.base.config import Config
 from penstock.compiler import STRATEGIES
-from penstock.config import Config
 from penstock.plan.buckets import BucketMap
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.stream import Sinks
-from penstock.runtime import operator_state
 from penstock.state import compaction, retention
+from penstock.task import operator_state
 from penstock.testing.faults.shapes import COLUMNS, SHAPES, Layout, Shape, built, compiled
 from penstock.testing.runner import Batch
 

@@ -10,9 +10,9 @@ import random
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 
-from penstock.errors import FencedError
+from penstock.base.errors import FencedError
+from penstock.files.place import LocalFiles
 from penstock.state import cache
-from penstock.state.files import LocalFiles
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk, SimulatedDisk
 from penstock.testing.faults.interleave import race
 from penstock.testing.faults.machine import SOUND, Life, Machine, Rows, Store

@@ -23,15 +23,15 @@ from typing import Any
 import polars as pl
 
 import penstock as ps
+from penstock.base.config import Config
 from penstock.compiler import compile_query
-from penstock.config import Config
+from penstock.driver.outputs import read_side_output
+from penstock.files.place import LocalFiles, in_place_of_local, place_of
 from penstock.plan.compiled import CompiledQuery
 from penstock.query import nodes
 from penstock.query.stream import Stream
-from penstock.runtime.outputs import read_side_output
 from penstock.sinks.publish import read_published
 from penstock.state import cache
-from penstock.state.files import LocalFiles, in_place_of_local, place_of
 from penstock.testing.faults.imitation import ImitatedRun, Tables, write_inputs
 
 SCHEMA = {"k": pl.String(), "s": pl.String(), "ts": pl.Datetime("us")}

@@ -1,0 +1,1 @@
+"""What everything else rests on: errors, settings, times, hidden columns, the stable hash."""

@@ -1,0 +1,107 @@
+"""Settings: ``spark.penstock.*``, read once when a query starts.
+
+Law: what changes the meaning of a query is pinned in its checkpoint; everything else may change
+from one run to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from penstock.base.errors import ConfigError
+
+PREFIX = "spark.penstock."
+STRATEGIES = ("operator-set-cloud", "operator-cloud", "query-cloud")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """How a query runs.
+
+    Attributes:
+        buckets: How many buckets keys are hashed to; pinned in the checkpoint.
+        instances: How many instances each subquery has.
+        strategy: How a query is split into subqueries.
+        elastic: Rules for elasticity as text, such as ``min=1,max=8,target=0.6``.
+        maxRefusedRows: How many rows may be refused in all before the query stops.
+        maxRefusedFiles: How many files may be refused, or wait to be complete, before the query
+            stops.
+        fsync: Whether files are synced to disk before an epoch counts.
+        retainEpochs: How many epochs back the state can be read, at least.
+        retainSeconds: For how many seconds a past epoch's state can be read, at least.
+        maxExecutors: How many executors the query may ask Spark for; 0 to ask for none unless it
+            is elastic, and then for what a standalone cluster has.
+        sparkFolder: Where Spark keeps its part of the checkpoint; in the checkpoint unless given.
+        recentProgress: How many epochs ``recentProgress`` remembers.
+    """
+
+    buckets: int = 1024
+    instances: int = 1
+    strategy: str = "operator-set-cloud"
+    elastic: str = ""
+    maxRefusedRows: int = 10_000
+    maxRefusedFiles: int = 1_000
+    fsync: bool = True
+    retainEpochs: int = 10
+    retainSeconds: int = 60
+    maxExecutors: int = 0
+    sparkFolder: str = ""
+    recentProgress: int = 100
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise ConfigError(
+                name=f"{PREFIX}strategy", value=self.strategy, allowed=", ".join(STRATEGIES)
+            )
+        for name, low in (
+            ("buckets", 1),
+            ("instances", 1),
+            ("maxRefusedRows", 0),
+            ("maxRefusedFiles", 0),
+            ("retainEpochs", 1),
+            ("retainSeconds", 0),
+            ("recentProgress", 1),
+            ("maxExecutors", 0),
+        ):
+            if getattr(self, name) < low:
+                raise ConfigError(
+                    name=f"{PREFIX}{name}", value=getattr(self, name), allowed=f"{low} or more"
+                )
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], **overrides: Any) -> Config:
+        """Return the config of Spark settings; overrides that are not None win.
+
+        >>> Config.from_settings({"spark.penstock.instances": "4"}).instances
+        4
+        >>> Config.from_settings({"spark.penstock.instnaces": "4"})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        penstock.base.errors.ConfigError: spark.penstock.instnaces='4' is not allowed; allowed: ...
+        """
+        known = {field.name: field for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for key, text in settings.items():
+            if not key.startswith(PREFIX):
+                continue
+            name = key.removeprefix(PREFIX)
+            if name not in known:
+                raise ConfigError(name=key, value=text, allowed=", ".join(known))
+            values[name] = _parse(key, text, known[name].type)
+        values |= {name: value for name, value in overrides.items() if value is not None}
+        return cls(**values)
+
+
+def _parse(key: str, text: str, kind: Any) -> Any:
+    if kind == "bool":
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(name=key, value=text, allowed="true or false")
+        return text.lower() == "true"
+    if kind == "int":
+        try:
+            return int(text)
+        except ValueError as error:
+            raise ConfigError(name=key, value=text, allowed="a whole number") from error
+    return text

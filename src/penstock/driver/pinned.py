@@ -1,0 +1,224 @@
+"""What a checkpoint pins: the meaning of the query that it belongs to.
+
+Pinned is everything up to the last stateful operator of each branch: sources, schemas, buckets,
+time zone, the stateless operators before a stateful one, and the stateful ones. What comes after
+them may change from one run to the next: a new filter on results, a new sink. Law: a query that
+would read the state of another query as its own is refused, naming what changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from penstock.base.errors import CheckpointError
+from penstock.driver.pinned_words import told_changes
+from penstock.files.place import Place, place_of, sha256
+from penstock.files.sealed import seal, unseal
+from penstock.operators.rowwise.lookup import table_bytes
+from penstock.plan.compiled import CompiledQuery
+from penstock.query import processes
+from penstock.query.enrich import Lookup
+from penstock.query.joins import Pairing
+from penstock.query.nodes import (
+    Apply,
+    CsvFormat,
+    Explode,
+    Files,
+    Filter,
+    Map,
+    Sink,
+    Source,
+    Union,
+)
+from penstock.query.process import Process
+
+KIND = "query"
+WORD = "query"
+_NAME = re.compile(r"\d{12}\.json")
+Facts = dict[str, Any]
+
+
+def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
+    """Return the facts about a query that its checkpoint depends on."""
+    facts: Facts = {"buckets": query.buckets, "time zone": time_zone}
+    for number, source in query.sources:
+        facts[f"source {number}"] = _reader(source)
+        facts[f"source {number} time"] = _time(source)
+        facts[f"source {number} delay_us"] = source.delay_us
+        columns = sorted(query.columns_read(number).items())
+        facts[f"source {number} columns"] = {name: str(dtype) for name, dtype in columns}
+    for number in query.stateful:
+        node, name = query.nodes[number], query.operator_name(number)
+        facts[f"{name} input"] = [_text(query, child) for child in query.inputs[number]]
+        facts |= {f"{name} {fact}": value for fact, value in node.facts().items()}
+        if isinstance(node, Sink):
+            facts[f"{name} target"] = sink_name(node)
+        if isinstance(node, Pairing):  # its state has the columns that results need
+            facts[f"{name} carries"] = node.kept(query.required[number])
+        if isinstance(node, Process):
+            facts[f"{name} code"] = _class_code(type(node.processor))
+    return facts
+
+
+def sink_name(sink: Sink) -> str:
+    """Return the name by which a sink is known from one run to the next.
+
+    >>> sink_name(Sink(schema={}, kind="memory", target="results"))
+    'memory results'
+    """
+    if sink.kind == "parquet":
+        return f"{sink.kind} {place_of(sink.target)}"
+    name = (
+        getattr(sink.target, "__qualname__", "function") if callable(sink.target) else sink.target
+    )
+    return f"{sink.kind} {name}"
+
+
+def _reader(source: Source) -> str:
+    reader = source.reader
+    if isinstance(reader, Files):
+        options = [
+            f"{name}={value!r}"
+            for name, value in asdict(reader.csv).items()
+            if value != getattr(CsvFormat(), name)
+        ]
+        if reader.partitions:
+            options.append(f"partitions={ {n: str(t) for n, t in reader.partitions}!r}")
+        with_options = f" with {', '.join(options)}" if options else ""
+        return f"{reader.format} files in {reader.path}{with_options}"
+    return type(reader).__name__.lower()
+
+
+def _time(source: Source) -> str:
+    return source.time if source.moment is None else str(source.moment)
+
+
+def _text(query: CompiledQuery, number: int) -> str:
+    """Return what happens to rows between the stateful operators or sources before, and here."""
+    node = query.nodes[number]
+    if isinstance(node, Source):
+        return f"source {number}"
+    if node.stateful:
+        return query.operator_name(number)
+    before = ", ".join(_text(query, child) for child in query.inputs[number])
+    if isinstance(node, Union):
+        return f"union({before})"
+    return f"{before} > {_step(node)}"
+
+
+def _step(node: Any) -> str:
+    if isinstance(node, Map):
+        columns = ", ".join(f"{name} = {expression}" for name, expression in node.columns)
+        return f"{'map' if node.keep else 'select'} {columns}"
+    if isinstance(node, Filter):
+        return f"filter {node.predicate}"
+    if isinstance(node, Explode):
+        return f"explode {node.column}"
+    if isinstance(node, Lookup):
+        return f"{node.how} lookup on {', '.join(node.on)} [{sha256(table_bytes(node))[:16]}]"
+    assert isinstance(node, Apply)
+    return f"apply {node.name} [{_code(node.function)}]"
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """Return a fingerprint of a function's source, whatever its layout; its name without source."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return "no source"
+    return sha256(ast.dump(tree).encode())[:16]
+
+
+def _class_code(kind: type) -> str:
+    """Return a fingerprint of a user's class and of those that it derives from."""
+    given = {processes.__name__, *sys.stdlib_module_names}
+    return "-".join(_code(base) for base in kind.__mro__ if base.__module__ not in given)
+
+
+def pin(root: Place, facts: Facts, query: str) -> str:
+    """Pin the meaning of a query in a new checkpoint, or check it against the pinned one.
+
+    Args:
+        root: Penstock's folder in the checkpoint.
+        facts: The meaning.
+        query: The query's own word, if nothing is pinned yet.
+
+    Returns:
+        The query's own word, by which the folders of its sinks know it. It stays with the
+        checkpoint, wherever that is moved.
+
+    Raises:
+        CheckpointError: The checkpoint belongs to a query with another meaning.
+    """
+    folder = root / "pinned"
+    while True:
+        pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
+        if pins:
+            pinned = unseal(KIND, folder / pins[-1])
+            query = pinned.pop(WORD, query)
+            _check(root, pinned, facts)
+            facts = _joined(pinned, facts)
+            if facts == pinned:
+                folder.sync()  # who wrote it may have died before its name was sure to last
+                return query
+        following = int(pins[-1][:12]) + 1 if pins else 0
+        try:
+            (folder / f"{following:012d}.json").write_new(seal(KIND, facts | {WORD: query}))
+            return query
+        except FileExistsError:  # another driver has begun; see whether it runs the same query
+            continue
+
+
+def pinned_facts(root: Place) -> Facts:
+    """Return what a checkpoint has pinned.
+
+    Raises:
+        CheckpointError: Nothing is pinned there, or the newest pin is damaged.
+    """
+    folder = root / "pinned"
+    pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
+    if not pins:
+        raise CheckpointError(path=str(root), reason="no query has run on it")
+    return unseal(KIND, folder / pins[-1])
+
+
+def _check(root: Place, pinned: Facts, now: Facts) -> None:
+    added = [name for name in now if name not in pinned and not _is_new_sink(name, pinned)]
+    changed = [name for name in pinned if not _fits(name, pinned[name], now.get(name))]
+    odd = {name for name in (*changed, *added) if not name.endswith(" said")}
+    if odd:
+        raise CheckpointError(
+            path=str(root),
+            reason="it belongs to another query: "
+            + "; ".join(told_changes(odd, pinned, now))
+            + "; use a new checkpoint folder",
+        )
+
+
+def _fits(fact: str, pinned: Any, now: Any) -> bool:
+    if fact.endswith(" said"):
+        return True
+    if fact.startswith("source ") and fact.endswith(" columns"):
+        # A branch without state may come or go, and with it columns that no other needs.
+        return now is not None and all(pinned[name] == now[name] for name in pinned.keys() & now)
+    return bool(pinned == now)
+
+
+def _joined(pinned: Facts, now: Facts) -> Facts:
+    """Return everything that is known of a query from now on."""
+    return {
+        name: pinned[name] | fact if name.endswith(" columns") and name in pinned else fact
+        for name, fact in now.items()
+    }
+
+
+def _is_new_sink(fact: str, pinned: Mapping[str, Any]) -> bool:
+    operator = fact.partition(" ")[0]
+    return operator.startswith("sink-") and f"{operator} columns" not in pinned

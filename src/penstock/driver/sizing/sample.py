@@ -1,0 +1,188 @@
+"""A sample run: what a query's rows cost, measured on the first rows of its sources.
+
+The query runs in this process, with one instance of each subquery, in a folder of its own that is
+gone afterwards. Law: it writes nothing to the query's sinks and nothing to its checkpoint.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from penstock.base.config import Config
+from penstock.base.errors import PenstockError
+from penstock.compiler import compile_query
+from penstock.control.sizing import SubqueryCost
+from penstock.driver.driver import Driver
+from penstock.driver.in_process import run_stages
+from penstock.exchange.payload import to_bytes
+from penstock.plan.compiled import CompiledQuery
+from penstock.plan.epoch import StagedFile, TaskReport
+from penstock.query.nodes import Files, Rows, Sink, Source
+from penstock.sources.admission import event_times
+from penstock.sources.files import local_path
+from penstock.sources.folder import Folder
+from penstock.sources.formats import data_files
+from penstock.sources.splits import Split
+from penstock.state import cache
+
+ROWS = 200_000
+"""So many rows of each source are looked at, unless told otherwise."""
+LEAST_ROWS = 1_000
+"""Fewer say more about an epoch than about a row."""
+_EPOCHS = 5
+"""The rows come in so many epochs; the first warms up and is not counted."""
+_WRITERS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
+    "parquet": lambda frame, path: frame.write_parquet(path),
+    "csv": lambda frame, path: frame.write_csv(path),
+    "ndjson": lambda frame, path: frame.write_ndjson(path),
+    "arrow": lambda frame, path: frame.write_ipc(path),
+}
+
+
+class SampleError(PenstockError):
+    """A query that cannot be sampled, and why."""
+
+    def __str__(self) -> str:
+        return f"no sample could be taken: {self.fields['reason']}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """What a sample run measured: the rows that were read, and what each subquery costs."""
+
+    rows: int
+    costs: tuple[SubqueryCost, ...]
+
+
+def take_sample(
+    sinks: tuple[Sink, ...],
+    *,
+    strategy: str = "operator-set-cloud",
+    buckets: int = 1024,
+    rows: int = ROWS,
+) -> Sample:
+    """Run a query on the first rows of its sources and measure it.
+
+    Args:
+        sinks: The query's sinks; nothing is written to them.
+        strategy: How the query is split.
+        buckets: How many buckets it has.
+        rows: How many rows of each source to take.
+
+    Raises:
+        SampleError: There are no rows yet, a source is a streaming DataFrame, or the query fails.
+    """
+    muted = tuple(
+        replace(sink, kind="memory", target=f"sample-{i}") for i, sink in enumerate(sinks)
+    )
+    query = compile_query(muted, strategy=strategy, buckets=buckets)
+    with tempfile.TemporaryDirectory(prefix="penstock-sample-") as scratch:
+        batches = _batches(query, Path(scratch) / "input", rows)
+        config = Config(buckets=buckets, strategy=strategy, fsync=False, maxRefusedRows=2**62)
+        driver = Driver(query, Path(scratch) / "checkpoint", config, publisher=_nowhere)
+        try:
+            reports = [_epoch(driver, epoch, splits) for epoch, splits in enumerate(batches)]
+        except Exception as error:  # a user's function may raise anything
+            reason = f"the query failed on it: {type(error).__name__}: {error}"
+            raise SampleError(reason=reason) from error
+        finally:
+            driver.close()
+            cache.clear()  # nobody asks for this state again
+    return _measured(query, [report for some in reports[1:] for report in some])
+
+
+def _nowhere(sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
+    """Publish nothing."""
+
+
+def _epoch(driver: Driver, epoch: int, splits: Sequence[Split]) -> Sequence[TaskReport]:
+    return driver.run_epoch(epoch, lambda query, plan: run_stages(query, plan, splits)).reports
+
+
+def _batches(query: CompiledQuery, folder: Path, rows: int) -> list[list[Split]]:
+    """Return the splits of each epoch of the sample."""
+    folder.mkdir()
+    batches: list[list[Split]] = [[] for _ in range(_EPOCHS)]
+    for number, source in query.sources:
+        frame = _first_rows(source, rows)
+        if frame.height < LEAST_ROWS:
+            reason = f"source {source.name} has {frame.height} rows; {LEAST_ROWS} are needed"
+            raise SampleError(reason=reason)
+        step = -(-frame.height // _EPOCHS)
+        for epoch, part in enumerate(frame.iter_slices(step)):
+            batches[epoch].append(_split(number, source, part, folder / f"{number}-{epoch}"))
+    return batches
+
+
+def _first_rows(source: Source, rows: int) -> pl.DataFrame:
+    reader = source.reader
+    if isinstance(reader, Rows):
+        return reader.rows.head(rows)
+    if not isinstance(reader, Files):
+        raise SampleError(reason=f"source {source.name} is a streaming DataFrame of Spark")
+    if "://" in local_path(reader.path):
+        raise SampleError(reason=f"source {source.name} is not on this machine's disk")
+    frames: list[pl.DataFrame] = []
+    folder = Folder(reader, source.schema, limit=0)
+    for path in data_files(reader.format, local_path(reader.path), deep=bool(reader.partitions)):
+        missing = rows - sum(frame.height for frame in frames)
+        if missing <= 0:
+            break
+        part = (0, missing) if reader.format in ("parquet", "arrow") else None
+        frame = folder.read(path, part).rows.head(missing)  # a bad file costs the sample itself
+        if frame.height:
+            frames.append(frame)
+    if not frames:
+        raise SampleError(reason=f"source {source.name} has no file that can be read yet")
+    return pl.concat(frames, how="vertical_relaxed")
+
+
+def _split(number: int, source: Source, frame: pl.DataFrame, place: Path) -> Split:
+    """Return a part of the sample as a split; files stay files, so that reading them counts."""
+    if isinstance(source.reader, Files):
+        _WRITERS[source.reader.format](frame, place)
+        return Split(source=number, ordinal=(0,), path=str(place))
+    highest = event_times(source, frame).highest
+    return Split(
+        source=number, ordinal=(0,), body=to_bytes(frame), rows=frame.height, highest=highest
+    )
+
+
+def _measured(query: CompiledQuery, reports: Sequence[TaskReport]) -> Sample:
+    came: dict[int, int] = {}
+    spent: dict[int, float] = {}
+    for report in reports:
+        wall = sum(load.busy_seconds for load in report.loads.values())
+        # Polars may use several cores here; an instance has what it has.
+        scale = max(1.0, report.place.cpu_seconds / wall) if wall else 1.0
+        for subquery, load in report.loads.items():
+            came[subquery] = came.get(subquery, 0) + load.rows
+            spent[subquery] = spent.get(subquery, 0.0) + load.busy_seconds * scale
+    read = came.get(0, 0)
+    return Sample(
+        rows=read,
+        costs=tuple(_cost(query, s.id, read, came, spent) for s in query.subqueries),
+    )
+
+
+def _cost(
+    query: CompiledQuery,
+    subquery: int,
+    read: int,
+    came: Mapping[int, int],
+    spent: Mapping[int, float],
+) -> SubqueryCost:
+    head, rows = query.subqueries[subquery].head, came.get(subquery, 0)
+    return SubqueryCost(
+        subquery=subquery,
+        name=query.subquery_name(subquery),
+        rows=rows / read if read else 0.0,
+        seconds=spent.get(subquery, 0.0) / rows if rows else 0.0,
+        alone=head is not None and query.nodes[head].alone,
+    )

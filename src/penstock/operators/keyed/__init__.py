@@ -1,0 +1,1 @@
+"""Operators that keep a little of each key: dedup, tables that change, processes."""

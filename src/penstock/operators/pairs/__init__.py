@@ -1,0 +1,1 @@
+"""Operators over pairs of rows: joins and products."""

@@ -1,0 +1,1 @@
+"""What kernels keep rows in: immutable stores whose changes cost what the change costs."""

@@ -1,0 +1,1 @@
+"""Operators over windows: aggregates, sessions, windows of rows, top."""

@@ -1,1 +1,0 @@
-"""Penstock on Spark: starting queries, running epochs as Spark jobs, the handle."""

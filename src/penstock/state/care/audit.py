@@ -1,0 +1,298 @@
+"""Audit a checkpoint: what was handed out, read, late, refused and written, and what is there.
+
+Epochs whose manifests are kept are looked at one by one; the history before them by the sums that
+every manifest carries. Law: an audit changes nothing, computes nothing the way a run does, and
+counts rows from the footers of files.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.base.errors import CheckpointError
+from penstock.files.place import Place, place_of
+from penstock.plan.epoch import Output, StagedFile
+from penstock.state.care.audited import Audit, EpochAudit, OutputAudit, Parting
+from penstock.state.care.survey import Survey, is_folder, survey
+from penstock.state.epochs import epoch_name, published_epoch
+from penstock.state.manifests import Manifest, output_name
+from penstock.state.owners import end_of
+from penstock.state.spark_log import files_of
+
+_TRIES = 5
+
+
+def audit(checkpoint: str | Path, spark_folder: str | Path | None = None) -> Audit:
+    """Compare what a checkpoint says with itself, with its input and with its outputs.
+
+    Args:
+        checkpoint: Its path or URI.
+        spark_folder: Where Spark keeps its part, if elsewhere.
+
+    Raises:
+        CheckpointError: There is no checkpoint of Penstock.
+    """
+    for _ in range(_TRIES):
+        found = survey(checkpoint, spark_folder)
+        result = _Auditor(found).audit()
+        if result.agrees or max(found.log.epochs(), default=-1) == found.newest:
+            break  # else the query runs, and has gone on while we looked
+    return result
+
+
+@dataclass
+class _Auditor:
+    found: Survey
+    partings: list[Parting] = field(default_factory=list)
+    missing: list[Parting] = field(default_factory=list)
+
+    def audit(self) -> Audit:
+        found = self.found
+        for epoch, error in found.unreadable.items():
+            reason = str(error.fields["reason"])
+            path = found.relative(found.log.place(epoch))
+            self._part("manifest", path, f"the manifest cannot be read: {reason}", epoch)
+        epochs = [self._epoch(found.manifests[epoch]) for epoch in sorted(found.manifests)]
+        outputs = [*self._outputs()]
+        return Audit(
+            checkpoint=str(found.home),
+            newest=found.newest,
+            epochs=epochs,
+            outputs=outputs,
+            partings=self.partings,
+            missing=self.missing,
+        )
+
+    def _part(self, kind: str, where: str, text: str, epoch: int | None = None) -> None:
+        self.partings.append(Parting(kind=kind, where=where, text=text, epoch=epoch))
+
+    # One epoch
+
+    def _epoch(self, manifest: Manifest) -> EpochAudit:
+        counts = self._counts(manifest)
+        state, there = self._published(manifest)
+        files = None if manifest.final else self._files(manifest)
+        handed_out = None if files is None else self._rows_handed_out(manifest, files)
+        if counts:
+            self._check(manifest, counts, handed_out)
+        return EpochAudit(
+            epoch=manifest.epoch,
+            files=None if files is None else len(files),
+            handed_out=handed_out,
+            read=counts.get("read"),
+            processed=counts.get("processed"),
+            late=counts.get("late"),
+            refused=counts.get("refused"),
+            written=counts.get("written"),
+            in_folders=there,
+            state=state,
+        )
+
+    def _files(self, manifest: Manifest) -> list[str] | None:
+        """Return the files that Spark has handed out for an epoch, without those that wake it."""
+        found = files_of(self.found.spark, manifest.epoch)
+        if found is None:
+            return None
+        wake = f"{self.found.spark.parent / 'wake'}/"
+        return [path for path in found if not str(place_of(path)).startswith(wake)]
+
+    def _rows_handed_out(self, manifest: Manifest, files: Sequence[str]) -> int | None:
+        """Return the rows of the files that an epoch could read; None if that cannot be told.
+
+        Files that wait or were refused then have no part in it; those that it tried again do. Spark
+        also lists files in folders below, which only a source with partitions reads.
+        """
+        before = self.found.manifests.get(manifest.epoch - 1, Manifest(epoch=-1))
+        then, now = _unread(before), _unread(manifest)
+        given = f"{self.found.spark.parent / 'rows'}/"
+        new = [path for path in files if not str(place_of(path)).startswith(given)]
+        seen = sum(manifest.files_seen.values()) - sum(before.files_seen.values())
+        refused = {file.path for file in manifest.refused_files}
+        if len(new) != seen or refused - {file.path for file in before.refused_files}:
+            return None
+        return _rows_of_files([*(path for path in files if path not in now), *sorted(then - now)])
+
+    def _counts(self, manifest: Manifest) -> dict[str, int]:
+        """Return what an epoch counted; nothing if the manifest before it is not kept."""
+        before = self.found.manifests.get(manifest.epoch - 1)
+        if before is None and manifest.epoch:
+            return {}
+        known: Mapping[str, int] = before.totals if before else {}
+        return {name: rows - known.get(name, 0) for name, rows in manifest.totals.items()}
+
+    def _check(self, manifest: Manifest, counts: Mapping[str, int], handed_out: int | None) -> None:
+        epoch, where = manifest.epoch, f"epoch {manifest.epoch}"
+        read, late = counts.get("read", 0), counts.get("late", 0)
+        refused = counts.get("refused", 0)
+        if handed_out is not None and handed_out != read:
+            text = f"the sources handed out {handed_out} rows and {read} were read"
+            self._part("input", where, text, epoch)
+        known = counts.get("processed", 0) + late + refused
+        if read != known:
+            text = f"{read} rows were read and {known} processed, late or refused"
+            self._part("rows", where, text, epoch)
+        for kind, rows in (("late", late), ("output", counts.get("written", 0))):
+            staged = sum(s.rows for s in manifest.staged if s.kind == kind)
+            if staged != rows:
+                word = "late" if kind == "late" else "written"
+                text = f"{rows} rows were counted as {word} and {staged} given to outputs"
+                self._part(word, where, text, epoch)
+        letters = self._letters(manifest)
+        if letters is not None and letters != refused:
+            text = f"{refused} rows were refused and dead letters tell of {letters}"
+            self._part("refused", where, text, epoch)
+
+    def _letters(self, manifest: Manifest) -> int | None:
+        """Return how many rows the dead letters of an epoch tell of; None if they are gone."""
+        files = [staged for staged in manifest.staged if staged.kind == "dead"]
+        if not files:
+            return 0
+        folder = self._folder(manifest, files[0].target)
+        places = [folder / e.name for e in folder.list()] or [place_of(f.path) for f in files]
+        try:
+            frames = [pl.read_parquet(io.BytesIO(place.read_named())) for place in places]
+        except (CheckpointError, pl.exceptions.PolarsError, OSError):
+            return None  # `penstock state verify` tells of damage
+        letters = pl.concat(frames)
+        placed = letters.filter(pl.col("position").is_not_null())
+        whole = letters.filter(pl.col("position").is_null())["rows"].sum()
+        return int(whole) + placed.select("source", "position").n_unique()
+
+    def _folder(self, manifest: Manifest, target: str) -> Place:
+        if output_name(target) != target:  # in the checkpoint, which may have been moved
+            place = self.found.root / output_name(target)
+        else:
+            place = place_of(target)
+        return place / epoch_name(manifest.output(target).first + manifest.epoch)
+
+    def _published(self, manifest: Manifest) -> tuple[str, int]:
+        """Return the state of an epoch's outputs, and how many rows are in their folders."""
+        states, there = set(), 0
+        for target in sorted({s.target for s in manifest.staged if is_folder(s.target)}):
+            files = [s for s in manifest.staged if s.target == target]
+            state, rows = self._in_folder(manifest, self._folder(manifest, target), files)
+            states.add(state)
+            there += rows if files[0].kind != "dead" else 0
+        order = ("missing", "waiting", "published")
+        return next((state for state in order if state in states), "published"), there
+
+    def _in_folder(
+        self, manifest: Manifest, folder: Place, files: Sequence[StagedFile]
+    ) -> tuple[str, int]:
+        if self._taken(manifest, folder, files[0].target) or not folder.exists():
+            return ("waiting" if self._waits(manifest, files) else "missing"), 0
+        expected, rows = sum(f.rows for f in files), self._rows_in(folder)
+        if rows != expected and not self._given_up(folder):
+            text = f"{expected} rows were written and {rows} are in the folder"
+            self._part("output", self.found.relative(folder), text, manifest.epoch)
+        return "published", rows
+
+    def _taken(self, manifest: Manifest, folder: Place, target: str) -> bool:
+        """Return whether a number in a folder is, or may be, another's by now."""
+        then, now = manifest.output(target), self.found.output(target)
+        end = end_of(folder.parent, manifest.query, then.first + then.since)
+        number = published_epoch(folder.name) or 0
+        anew = (then.first, then.since) != (now.first, now.since)
+        return anew or (end is not None and number >= end)
+
+    def _waits(self, manifest: Manifest, files: Sequence[StagedFile]) -> bool:
+        """Return whether files wait to be published: only those of the newest epoch can."""
+        newest = manifest.epoch == self.found.newest
+        return newest and all(place_of(file.path).exists() for file in files)
+
+    def _given_up(self, folder: Place) -> bool:
+        path = f"{self.found.relative(folder)}/"
+        return any(accepted.startswith(path) for accepted in self.found.accepted)
+
+    def _rows_in(self, folder: Place) -> int:
+        rows = 0
+        for entry in folder.list():
+            try:
+                rows += parquet_rows(folder / entry.name)
+            except (OSError, pa.ArrowException) as error:
+                text = f"not a Parquet file: {error}".splitlines()[0]
+                self._part("output", self.found.relative(folder / entry.name), text)
+        return rows
+
+    # All epochs
+
+    def _outputs(self) -> Iterator[OutputAudit]:
+        last = self.found.readable
+        for name, output in sorted(last.outputs.items()) if last else ():
+            if not is_folder(name) and "/" not in name:
+                yield OutputAudit(output=name, epochs=output.epochs, rows=output.rows)
+            else:
+                yield self._output(last, name, output)
+
+    def _output(self, last: Manifest | None, name: str, output: Output) -> OutputAudit:
+        assert last is not None
+        target = name if is_folder(name) else str(self.found.root / name)
+        files = [s for s in last.staged if output_name(s.target) == name]
+        folder = self._folder(last, target)
+        waiting = bool(files) and not folder.exists() and self._waits(last, files)
+        rows_waiting = sum(f.rows for f in files) if waiting else 0
+        there = self.found.epochs_of(target)
+        for epoch in [epoch for epoch in there if epoch > self.found.newest]:
+            text = f"the folder has it, and the checkpoint's newest epoch is {self.found.newest}"
+            self._part("output", self.found.relative(there.pop(epoch)), text, epoch)
+        rows = sum(self._rows_in(place) for place in there.values())
+        gone = output.epochs - int(waiting) - len(there)
+        lost = output.rows - rows_waiting - rows
+        given_up = any(self._given_up(place) for place in there.values())
+        where = self.found.relative(target)
+        if gone > 0 and lost >= 0:
+            text = f"{gone} of {output.epochs} epochs with {lost} rows are not there any more"
+            self.missing.append(Parting(kind="missing", where=where, text=text, rows=lost))
+        elif gone or (lost and not (given_up and lost > 0)):
+            text = (
+                f"{output.rows} rows in {output.epochs} epochs were written, {rows_waiting} wait, "
+                f"and {rows} in {len(there)} epochs are there"
+            )
+            self._part("output", where, text)
+        return OutputAudit(
+            output=name,
+            epochs=output.epochs,
+            rows=output.rows,
+            epochs_there=len(there),
+            rows_there=rows,
+            waiting=rows_waiting,
+        )
+
+
+def _unread(manifest: Manifest) -> set[str]:
+    return {file.path for file in (*manifest.waiting_files, *manifest.refused_files)}
+
+
+def parquet_rows(place: Place) -> int:
+    """Return how many rows a Parquet file has, by its footer."""
+    with place.files.open(str(place)) as file:
+        return int(pq.read_metadata(file).num_rows)
+
+
+def _rows_of_files(paths: Sequence[str]) -> int | None:
+    """Return how many rows some files have; None if one is gone or its format does not tell."""
+    found = [_rows_of_file(place_of(path)) for path in paths]
+    return None if None in found else sum(rows for rows in found if rows is not None)
+
+
+def _rows_of_file(place: Place) -> int | None:
+    try:
+        with place.files.open(str(place)) as file:
+            magic = file.read(6)
+            file.seek(0)
+            if magic.startswith(b"PAR1"):
+                return int(pq.read_metadata(file).num_rows)
+            if magic == b"ARROW1":
+                reader = pa.ipc.open_file(file)
+                batches = range(reader.num_record_batches)
+                return sum(int(reader.get_batch(i).num_rows) for i in batches)
+    except (OSError, pa.ArrowException):
+        pass
+    return None

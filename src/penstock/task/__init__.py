@@ -1,0 +1,1 @@
+"""What runs in a task: scan, stateless operators, shares, measurements, dead letters."""

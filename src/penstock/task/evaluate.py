@@ -1,0 +1,191 @@
+"""Run the stateless operators of a subquery and prepare what leaves it.
+
+First all at once, lazily, so that Polars sees the whole chain. If anything in it fails, again one
+operator at a time, to find the rows to blame. Law: both ways give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from penstock.base.columns import ORDER, TIME
+from penstock.operators.kernel import HIDDEN, Kernel
+from penstock.operators.kernels import kernel_of
+from penstock.operators.rowwise.fallible import may_fail
+from penstock.operators.rowwise.stateless import (
+    CAREFUL,
+    FAILURES,
+    Refusal,
+    refuse_failing,
+    transform,
+)
+from penstock.plan.compiled import CompiledQuery, Edge, Subquery
+from penstock.query.nodes import Sink, Union
+
+Frames = Mapping[int, pl.DataFrame]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What leaves a subquery: rows for its sinks, rows or partials for its edges, and refusals."""
+
+    sinks: dict[int, pl.DataFrame]
+    edges: list[pl.DataFrame]
+    refusals: list[Refusal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A subquery with the frames that enter it.
+
+    ``inputs`` are the frames of sources or of the stateful head. ``arrived`` are the frames that
+    came over edges to a stateless head, by producer. ``placed`` gives the inputs again with each
+    row's place, for counting refused rows.
+    """
+
+    query: CompiledQuery
+    subquery: Subquery
+    edges: Sequence[Edge]
+    inputs: Frames
+    arrived: Sequence[tuple[int, pl.DataFrame]] = ()
+    placed: Callable[[], Frames] | None = None
+    limit: int = 10_000
+
+
+def evaluate(work: Work) -> Outcome:
+    """Run the stateless operators of a subquery."""
+    try:
+        return _all_at_once(work)
+    except FAILURES:  # a row, a user's function or a type; the second way finds out and says so
+        return _one_by_one(work)
+
+
+def _all_at_once(work: Work) -> Outcome:
+    query = work.query
+    lazy: dict[int, pl.LazyFrame] = {n: frame.lazy() for n, frame in work.inputs.items()}
+    for number in work.subquery.operators:
+        if number not in lazy:
+            frames = _input_frames(work, number, lazy)
+            lazy[number] = transform(query.nodes[number], frames, columns_of(query, number))
+    sinks = [n for n in work.subquery.operators if isinstance(query.nodes[n], Sink)]
+    plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
+    plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
+    careful = any(may_fail(query.nodes[n]) for n in work.subquery.operators if n not in work.inputs)
+    if careful:  # in memory: an error under a union makes threads of the streaming engine panic
+        done = pl.collect_all(plans, optimizations=CAREFUL, engine="in-memory")
+    else:
+        done = pl.collect_all(plans)
+    edges = [
+        _combined(query, edge, frame)
+        for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
+    ]
+    return Outcome(sinks=dict(zip(sinks, done, strict=False)), edges=edges, refusals=[])
+
+
+def _one_by_one(work: Work) -> Outcome:
+    search = _Search(work)
+    for number in work.subquery.operators:
+        search.run_operator(number)
+    edges = [search.leave(edge) for edge in work.edges]
+    sinks = {
+        n: search.done[n].select(list(work.query.nodes[n].schema))
+        for n in work.subquery.operators
+        if isinstance(work.query.nodes[n], Sink)
+    }
+    return Outcome(sinks=sinks, edges=edges, refusals=search.refusals)
+
+
+class _Search:
+    """Runs operators one at a time and sets apart the rows that fail."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.query = work, work.query
+        self.done: dict[int, pl.DataFrame] = dict(work.placed() if work.placed else work.inputs)
+        self.refusals: list[Refusal] = []
+
+    def run_operator(self, number: int) -> None:
+        if number in self.done:
+            return
+        node = self.query.nodes[number]
+        lazy = {n: frame.lazy() for n, frame in self.done.items()}
+        frames = [frame.collect() for frame in _input_frames(self.work, number, lazy)]
+        columns = columns_of(self.query, number, like=frames[0])
+        rows = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
+        self.done[number] = self._careful(
+            lambda part: transform(node, [part], columns), rows, node.title
+        )
+
+    def leave(self, edge: Edge) -> pl.DataFrame:
+        head = self.query.subqueries[edge.to_subquery].head
+        assert head is not None
+        rows = self._careful(
+            lambda part: _leaving(self.query, edge, part),
+            self.done[edge.producer],
+            self.query.nodes[head].title,
+        )
+        return _combined(self.query, edge, rows)
+
+    def _careful(
+        self, plan: Callable[[pl.LazyFrame], pl.LazyFrame], rows: pl.DataFrame, title: str
+    ) -> pl.DataFrame:
+        def step(part: pl.DataFrame) -> pl.DataFrame:
+            return plan(part.lazy()).collect(optimizations=CAREFUL)
+
+        limit = self.work.limit - len(self.refusals)
+        good, bad = refuse_failing(step, rows, title, limit)
+        self.refusals += bad
+        return pl.concat(good or [step(rows.clear())])
+
+
+def _input_frames(work: Work, number: int, lazy: Mapping[int, pl.LazyFrame]) -> list[pl.LazyFrame]:
+    query = work.query
+    if number != work.subquery.head:
+        return [lazy[i] for i in query.inputs[number] if i in lazy]
+    frames = [frame for _, frame in work.arrived if frame.height] or [
+        _empty(query, query.inputs[number][0])
+    ]
+    if isinstance(query.nodes[number], Union):
+        return [frame.lazy() for frame in frames]
+    return [pl.concat(frames).lazy()]
+
+
+def columns_of(query: CompiledQuery, number: int, like: pl.DataFrame | None = None) -> list[str]:
+    """Return the columns of an operator's output, hidden ones last.
+
+    Args:
+        query: The compiled query.
+        number: The operator.
+        like: A frame whose hidden columns are all to be kept.
+    """
+    hidden = list(ORDER) if number in query.ordered else [TIME]
+    if like is not None:
+        hidden = [name for name in ORDER if name in like.columns]
+    return [c for c in query.nodes[number].schema if c in query.required[number]] + hidden
+
+
+def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
+    types = dict(query.nodes[number].schema) | HIDDEN
+    return pl.DataFrame(schema={name: types[name] for name in columns_of(query, number)})
+
+
+def _leaving(query: CompiledQuery, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
+    """Return the columns of the rows that go over an edge."""
+    kernel = _kernel_at(query, edge)
+    if kernel is None:
+        return rows.select(columns_of(query, edge.producer))
+    return kernel.prepare(rows, edge.port)
+
+
+def _combined(query: CompiledQuery, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return what the load balancer sends: partials where it may combine, rows otherwise."""
+    kernel = _kernel_at(query, edge)
+    return rows if kernel is None else kernel.combine(rows)
+
+
+def _kernel_at(query: CompiledQuery, edge: Edge) -> Kernel | None:
+    head = query.subqueries[edge.to_subquery].head
+    assert head is not None
+    return kernel_of(query, head) if query.nodes[head].stateful else None
