@@ -14,6 +14,8 @@ from decimal import Decimal
 
 import polars as pl
 
+from penstock.query.failing import fail_where
+
 DIGITS = 38
 """A decimal has so many digits at most."""
 MORE_DIGITS = 4
@@ -170,5 +172,4 @@ def _typed(number: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 def _or_fail(fits: pl.Expr, value: pl.Expr, told: str) -> pl.Expr:
     """Return a value that is there where it fits; elsewhere the expression fails."""
-    said = pl.when(~fits).then(pl.lit(told)).otherwise(pl.lit(None, pl.String))
-    return pl.when(said.cast(pl.Int8).is_null()).then(value)
+    return pl.when(fail_where(~fits, told).is_null()).then(value)

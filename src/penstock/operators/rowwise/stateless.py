@@ -15,6 +15,7 @@ from penstock.base.columns import ORDER
 from penstock.operators.rowwise.lookup import look_up
 from penstock.query.enrich import Lookup
 from penstock.query.expressions import first_line
+from penstock.query.failing import told_by
 from penstock.query.nodes import Apply, Explode, Filter, Map, Node, Sink, Union
 
 Step = Callable[[pl.DataFrame], pl.DataFrame]
@@ -121,7 +122,7 @@ def refuse_failing(
             good.append(step(part))
         except FAILURES as error:  # whatever a user's code raises is the row's reason
             if part.height <= 1:
-                reason = f"{type(error).__name__}: {first_line(error)}"
+                reason = told_by(error) or f"{type(error).__name__}: {first_line(error)}"
                 bad.append(Refusal(operator=operator, reason=reason, row=part))
             else:
                 half = part.height // 2

@@ -16,6 +16,7 @@ import polars as pl
 from sqlglot import exp
 
 from penstock.query.dialect import to_text
+from penstock.query.failing import fail_where
 from penstock.query.kept import exact
 from penstock.query.row_wise import looks_around
 from penstock.query.trees import substitute
@@ -79,8 +80,7 @@ class Translator:
     def failing(self, condition: pl.Expr, reason: str, dtype: pl.DataType) -> pl.Expr:
         """Return an expression that is null, and fails with a reason where a condition holds."""
         held = condition if self.guard is None else self.guard & condition
-        said = pl.when(held).then(pl.lit(reason)).otherwise(pl.lit(None, pl.String))
-        return said.cast(pl.Int8).cast(dtype)
+        return fail_where(held, reason).cast(dtype)
 
     def as_polars_reads(self, node: exp.Expr) -> pl.Expr:
         """Return what Polars makes of a node over the values of its parts."""
