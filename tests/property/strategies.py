@@ -24,8 +24,7 @@ from penstock.operators.stores import keys as operators_keys
 from penstock.operators.windows import aggregate, combine, count
 from penstock.plan.buckets import BucketMap
 from penstock.state import cache
-from penstock.task import operator_state
-from penstock.task import run as task
+from penstock.task import operator_state, stager
 from penstock.testing.streams import TestStream
 from tests.property.queries import (
     DEDUPS,
@@ -64,7 +63,7 @@ TIGHT: tuple[tuple[Any, str, int], ...] = (
     (keyed_rows, "_FEW", 1),
     (numbered_rows, "_LARGEST", 2),
     (process, "_SLICE", 2),
-    (task, "FILE_ROWS", 4),
+    (stager, "FILE_ROWS", 4),
     (operator_state, "_MANY", 0),
     (protocol, "READ_BYTES_PER_SECOND", 1),
 )

@@ -15,10 +15,9 @@ from penstock.compiler import compile_query
 from penstock.control.bounds import needed_for_memory
 from penstock.control.elastic import Elastic
 from penstock.control.view import SubqueryView
-from penstock.exchange.balancer import split_on_grid
 from penstock.exchange.placement import placement_of
+from penstock.exchange.routes import OnGrid
 from penstock.operators.kernel import SIDE
-from penstock.operators.pairs.cells import Cells
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.grid import Grid
 from penstock.query.nodes import Node
@@ -69,21 +68,6 @@ maps = st.integers(1, 5).flatmap(
 )
 
 
-@given(owners=maps, way=st.sampled_from([("row", "column"), ("cross",), ("all", "all")]))
-def test_two_rows_meet_at_the_owner_of_one_cell(owners: BucketMap, way: tuple[str, ...]) -> None:
-    grid = Grid(rows=3, columns=3)
-    rows = pl.DataFrame({"n": range(12)})
-    sent = [split_on_grid(rows, KEYS, ports, grid, owners) for ports in way]
-    met: list[tuple[int, int]] = []
-    for instance in range(owners.instances):
-        cells = Cells(grid, owners.owned_by(instance), [KEYS, KEYS])
-        left = cells.placed(sent[0][instance], (0, 1))
-        right = cells.placed(sent[-1][instance], (0, 1))
-        for i, j in cells.parts(left, right):
-            met += [(a, b) for a in left["n"].gather(i) for b in right["n"].gather(j)]
-    assert sorted(met) == [(a, b) for a in range(12) for b in range(12)]
-
-
 @given(
     owners=maps,
     way=st.sampled_from([("row", "column"), ("cross",), ("all", "all")]),
@@ -100,11 +84,11 @@ def test_a_state_row_is_written_once_and_read_where_it_is_needed(
         for side in range(len(way))
     ]
     places = [
-        placement_of(node, buckets, owners.owned_by(instance), grid)
+        placement_of(node, buckets, owners.owned_by(instance))
         for instance in range(owners.instances)
     ]
     for side, rows in enumerate(sides):
-        sent = split_on_grid(rows, KEYS, way[side], grid, owners)
+        sent = OnGrid(keys=KEYS, way=way[side], grid=grid, owners=owners).split(rows)
         written = [p.written(part) for p, part in zip(places, sent, strict=True)]
         assert sorted(n for part in written for n in part["n"]) == list(range(12))
         for place, part in zip(places, sent, strict=True):

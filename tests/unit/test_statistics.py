@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import polars as pl
@@ -20,8 +21,7 @@ from penstock.driver.statistics import Gatherer
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
 from penstock.state import cache
-from penstock.task import measure
-from penstock.task import run as task
+from penstock.task import inbox, measure, stager
 from penstock.task.measure import BucketCounts, count_buckets
 from penstock.testing.runner import LocalRun
 
@@ -127,9 +127,9 @@ def test_no_keys_is_one_bucket() -> None:
     assert (counts.buckets, counts.hot_keys) == ({0: 3}, [])
 
 
-@pytest.mark.parametrize("slow", ["to_frame", "stage_frame"])
+@pytest.mark.parametrize(("task", "slow"), [(inbox, "to_frame"), (stager, "stage_frame")])
 def test_taking_rows_and_writing_results_is_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: ModuleType, slow: str
 ) -> None:
     """An instance that does little but decode its rows, or write its results, is busy too."""
     quick = getattr(task, slow)

@@ -18,7 +18,7 @@ from penstock.base.errors import ConfigError
 from penstock.base.hashing import BUCKET, bucket_of
 from penstock.control import protocol
 from penstock.driver.steering.switch import only_open, open_tail, pass_on
-from penstock.exchange.lineages import rows_of_lineage, split_by_lineage
+from penstock.exchange.routes import ByLineage
 from penstock.operators.stores.chunks import PANE
 from penstock.operators.windows.panes import Panes
 from penstock.plan.buckets import BucketMap
@@ -108,8 +108,9 @@ def test_every_window_has_one_lineage_and_every_row_all_that_need_it() -> None:
             needed = set(range(start, start + size)) & set(range(30))
             rows = _rows(bucket)
             at = mine[0].owners[bucket]
-            parts = split_by_lineage(rows, ["k"], lineages, instances=3, panes=ONE)
-            found = rows_of_lineage(parts[at], ["k"], mine[0], panes=ONE)
+            route = ByLineage(keys=("k",), lineages=lineages, instances=3, panes=ONE)
+            parts = route.split(rows)
+            found = route.rows_for(parts[at], mine[0], mine[0].owned_by(at))
             assert needed <= set(found[PANE])
             assert all(part[PANE].is_unique().all() for part in parts)
 

@@ -54,7 +54,6 @@ def _instances(query: CompiledQuery, subquery: Subquery) -> str:
 
 
 def _edge(query: CompiledQuery, edge: Edge) -> str:
-    what = "partials" if edge.combine else "rows"
     if edge.grid:
         how = _GRID_WAYS[edge.grid]
     elif edge.keys is None:
@@ -63,7 +62,12 @@ def _edge(query: CompiledQuery, edge: Edge) -> str:
         how = f"by bucket of {', '.join(edge.keys)}" if edge.keys else "to one instance"
     fused = query.unit_of(edge.from_subquery) == query.unit_of(edge.to_subquery)
     way = "passed in memory" if fused else f"shuffled {how}"
-    return f"{what} of #{edge.producer} from subquery {edge.from_subquery}, {way}"
+    return f"{_what(query, edge)} of #{edge.producer} from subquery {edge.from_subquery}, {way}"
+
+
+def _what(query: CompiledQuery, edge: Edge) -> str:
+    head = query.subqueries[edge.to_subquery].head
+    return "partials" if head is not None and query.nodes[head].combines else "rows"
 
 
 def _stages(query: CompiledQuery) -> list[str]:
@@ -104,8 +108,6 @@ def _mermaid(query: CompiledQuery) -> str:
                 ]
     for edge in query.edges:
         head = query.subqueries[edge.to_subquery].head
-        label = "partials" if edge.combine else "rows"
-        lines.append(
-            f"  s{edge.from_subquery}n{edge.producer} ==>|{label}| s{edge.to_subquery}n{head}"
-        )
+        origin = f"s{edge.from_subquery}n{edge.producer}"
+        lines.append(f"  {origin} ==>|{_what(query, edge)}| s{edge.to_subquery}n{head}")
     return "\n".join(lines)

@@ -28,7 +28,6 @@ def place_edges(query: CompiledQuery) -> CompiledQuery:
                     port=port,
                     keys=node.keys(port),
                     grid=node.grid(port),
-                    combine=node.combines,
                 )
                 for origin in query.subqueries
                 if producer in origin.operators

@@ -14,6 +14,7 @@ from penstock.base.errors import RefusedLimitError
 from penstock.base.times import NOT_STARTED
 from penstock.driver.steering.switch import only_open, pass_on
 from penstock.exchange.merger import merge_seen
+from penstock.exchange.routes import Weights, choose_routes
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
@@ -49,6 +50,7 @@ def make_plan(
     tails: Sequence[Tail] | None = None,
     again: tuple[Again, ...] = (),
     held: Mapping[str, BucketSet] | None = None,
+    weights: Mapping[int, Weights] | None = None,
 ) -> EpochPlan:
     """Return the plan of an epoch.
 
@@ -66,6 +68,8 @@ def make_plan(
         tails: The tails, with those that open with this epoch; those that were open unless given.
         again: The files that are tried again.
         held: Buckets of operators that shall stay at their marks; none in the last epoch.
+        weights: How much each instance gets of rows that are spread, by subquery; equal parts
+            unless given.
     """
     last = before or Manifest(epoch=-1)
     maps = maps or {s.id: query.owners(s.id) for s in query.subqueries}
@@ -92,6 +96,7 @@ def make_plan(
         again=again,
         floors=_floors(query, last) if may_idle(query) else {},
         maps=maps,
+        routes=choose_routes(query, maps, tails, weights),
         sinks=sinks,
         fsync=config.fsync,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
@@ -114,15 +119,15 @@ def _progress(
 def _held(
     query: CompiledQuery, maps: Mapping[int, BucketMap], wanted: Mapping[str, BucketSet]
 ) -> dict[str, BucketSet]:
-    """Return the buckets that are held; of a grid all or none.
+    """Return the buckets that are held; all or none where single ones cannot move.
 
     Instances share the state of a grid, so one that lagged would lose what the others let go.
     """
     names = {query.subquery_name(s.id): s.id for s in query.subqueries}
     return {
-        name: BucketSet(((0, len(maps[names[name]].owners)),))
-        if query.grid_of(names[name])
-        else buckets
+        name: buckets
+        if query.movable(names[name])
+        else BucketSet(((0, len(maps[names[name]].owners)),))
         for name, buckets in wanted.items()
         if name in names and buckets
     }

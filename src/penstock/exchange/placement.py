@@ -55,11 +55,12 @@ class Placement:
         return rows.filter(self.bucket(rows).is_in(list(self.writes)))
 
 
-def placement_of(node: Node, buckets: int, mine: BucketSet, grid: Grid | None) -> Placement:
+def placement_of(node: Node, buckets: int, mine: BucketSet) -> Placement:
     """Return which state rows of an operator belong to some buckets, or to cells of a grid."""
-    if grid is None:
+    if not node.ways:
         keyed = (tuple(node.keys(0) or ()),)
         return Placement(keys=keyed, buckets=buckets, reads=mine, writes=mine)
+    grid = Grid.of(buckets)
     keys = tuple(node.keys(port) or () for port in range(len(node.inputs)))
     rows = [r for r in range(grid.rows) if r * grid.columns in mine]
     columns = [(grid.rows + c) % buckets for c in range(grid.columns) if c in mine]

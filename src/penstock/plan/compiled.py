@@ -36,8 +36,8 @@ class Edge:
     """Rows that go from one subquery to the head of another.
 
     ``port`` is the place of the rows among the head's inputs. ``keys`` routes by bucket of those
-    columns, None spreads rows evenly; ``grid`` says how on a grid (`Node.grid`). With ``combine``
-    the load balancer sends partial aggregates instead of rows.
+    columns, None spreads rows; ``grid`` says how on a grid (`Node.grid`). Who gets which rows in an
+    epoch is said by the route that is made of it (`penstock.plan.route`).
     """
 
     id: int
@@ -47,7 +47,6 @@ class Edge:
     keys: tuple[str, ...] | None
     port: int = 0
     grid: str = ""
-    combine: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import msgspec
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.files import Again, BadFile, FileCount
 from penstock.plan.progress import Progress
+from penstock.plan.route import Route
 from penstock.plan.statistics import TaskLoad, TaskPlace
 from penstock.plan.tails import Tail
 
@@ -111,7 +112,7 @@ class EpochPlan:
     ``writer`` is the run that plans, ``last_writer`` the one that committed the epoch before.
     ``segments`` and ``progress`` are by lineage (`penstock.plan.tails`). ``watermarks`` are by
     operator, the highest that its input has had. Buckets that are ``held``, by operator, stay at
-    their marks.
+    their marks. ``routes`` are by edge.
     ``refused_before`` rows were refused in earlier epochs; ``refused_limit`` more may be.
     ``again`` are files that are tried once more.
     """
@@ -129,6 +130,7 @@ class EpochPlan:
     idle: frozenset[int] = frozenset()
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     maps: Mapping[int, BucketMap] = field(default_factory=dict)
+    routes: Mapping[int, Route] = field(default_factory=dict)
     tails: tuple[Tail, ...] = ()
     sinks: Mapping[int, SinkPlan] = field(default_factory=dict)
     refused_limit: int = 10_000

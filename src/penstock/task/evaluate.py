@@ -6,8 +6,8 @@ operator at a time, to find the rows to blame. Law: both ways give the same rows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -43,13 +43,15 @@ class Work:
 
     ``inputs`` are the frames of sources or of the stateful head. ``arrived`` are the frames that
     came over edges to a stateless head, by producer. ``placed`` gives the inputs again with each
-    row's place, for counting refused rows.
+    row's place, for counting refused rows. ``kernels`` prepare what goes to stateful heads, by edge
+    (`kernels_at_edges`).
     """
 
     query: CompiledQuery
     subquery: Subquery
     edges: Sequence[Edge]
-    inputs: Frames
+    kernels: Mapping[int, Kernel]
+    inputs: Frames = field(default_factory=dict)
     arrived: Sequence[tuple[int, pl.DataFrame]] = ()
     placed: Callable[[], Frames] | None = None
     limit: int = 10_000
@@ -72,14 +74,14 @@ def _all_at_once(work: Work) -> Outcome:
             lazy[number] = transform(query.nodes[number], frames, columns_of(query, number))
     sinks = [n for n in work.subquery.operators if isinstance(query.nodes[n], Sink)]
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
-    plans += [_leaving(query, edge, lazy[edge.producer]) for edge in work.edges]
+    plans += [_leaving(work, edge, lazy[edge.producer]) for edge in work.edges]
     careful = any(may_fail(query.nodes[n]) for n in work.subquery.operators if n not in work.inputs)
     if careful:  # in memory: an error under a union makes threads of the streaming engine panic
         done = pl.collect_all(plans, optimizations=CAREFUL, engine="in-memory")
     else:
         done = pl.collect_all(plans)
     edges = [
-        _combined(query, edge, frame)
+        _combined(work, edge, frame)
         for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
     ]
     return Outcome(sinks=dict(zip(sinks, done, strict=False)), edges=edges, refusals=[])
@@ -122,11 +124,11 @@ class _Search:
         head = self.query.subqueries[edge.to_subquery].head
         assert head is not None
         rows = self._careful(
-            lambda part: _leaving(self.query, edge, part),
+            lambda part: _leaving(self.work, edge, part),
             self.done[edge.producer],
             self.query.nodes[head].title,
         )
-        return _combined(self.query, edge, rows)
+        return _combined(self.work, edge, rows)
 
     def _careful(
         self, plan: Callable[[pl.LazyFrame], pl.LazyFrame], rows: pl.DataFrame, title: str
@@ -171,21 +173,29 @@ def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
     return pl.DataFrame(schema={name: types[name] for name in columns_of(query, number)})
 
 
-def _leaving(query: CompiledQuery, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
+def _leaving(work: Work, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Return the columns of the rows that go over an edge."""
-    kernel = _kernel_at(query, edge)
+    kernel = work.kernels.get(edge.id)
     if kernel is None:
-        return rows.select(columns_of(query, edge.producer))
+        return rows.select(columns_of(work.query, edge.producer))
     return kernel.prepare(rows, edge.port)
 
 
-def _combined(query: CompiledQuery, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
+def _combined(work: Work, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
     """Return what the load balancer sends: partials where it may combine, rows otherwise."""
-    kernel = _kernel_at(query, edge)
+    kernel = work.kernels.get(edge.id)
     return rows if kernel is None else kernel.combine(rows)
 
 
-def _kernel_at(query: CompiledQuery, edge: Edge) -> Kernel | None:
-    head = query.subqueries[edge.to_subquery].head
-    assert head is not None
-    return kernel_of(query, head) if query.nodes[head].stateful else None
+def kernels_at_edges(query: CompiledQuery, edges: Iterable[Edge]) -> dict[int, Kernel]:
+    """Return the kernels that prepare what goes over edges to stateful heads, by edge.
+
+    Each head's is built once, so a task makes them when it begins and uses them for all its rows.
+    """
+    heads = {edge.id: query.subqueries[edge.to_subquery].head for edge in edges}
+    kernels = {
+        head: kernel_of(query, head)
+        for head in set(heads.values())
+        if head is not None and query.nodes[head].stateful
+    }
+    return {edge: kernels[head] for edge, head in heads.items() if head in kernels}

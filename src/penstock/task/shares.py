@@ -8,17 +8,15 @@ stand at the same mark are one; a share that stays where it is leaves the others
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from penstock.exchange.lineages import rows_of_lineage
-from penstock.operators.windows.panes import Panes
-from penstock.operators.windows.spans import Span, buckets_of
+from penstock.operators.windows.spans import Span
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan
+from penstock.plan.route import Route
 from penstock.plan.tails import Lineage, lineages_of
 
 
@@ -47,24 +45,11 @@ class Share:
             return None
         return Span(since_us=since, before_us=before, buckets=buckets)
 
-    def rows(
-        self, query: CompiledQuery, subquery: int, frame: pl.DataFrame, keys: Sequence[str]
-    ) -> pl.DataFrame:
+    def rows(self, route: Route, frame: pl.DataFrame) -> pl.DataFrame:
         """Return those of the rows that have come to the instance that are for this share."""
         if self.alone or frame.is_empty():
             return frame
-        window = query.window_of(subquery)
-        buckets = buckets_of(frame, keys, query.buckets)
-        mine = frame.filter(buckets.is_in(list(self.buckets)))
-        if window is None:
-            return mine
-        return rows_of_lineage(mine, keys, self.lineage, panes=Panes.of(window))
-
-
-def lineages_at(query: CompiledQuery, plan: EpochPlan, subquery: int) -> tuple[Lineage, ...]:
-    """Return the lineages of a subquery's head, the main one first."""
-    name = query.subquery_name(subquery)
-    return lineages_of(name, plan.maps[subquery], plan.tails)
+        return route.rows_for(frame, self.lineage, self.buckets)
 
 
 def shares_of(
@@ -79,8 +64,9 @@ def shares_of(
         instance: The instance.
         watermark: The watermark of what comes in.
     """
-    lineages = lineages_at(query, plan, subquery)
-    held = plan.held.get(query.subquery_name(subquery), BucketSet())
+    name = query.subquery_name(subquery)
+    lineages = lineages_of(name, plan.maps[subquery], plan.tails)
+    held = plan.held.get(name, BucketSet())
     found: list[tuple[Lineage, BucketSet, int, int]] = []
     for lineage in lineages:
         progress = plan.progress[lineage.name].cut(lineage.owned_by(instance))

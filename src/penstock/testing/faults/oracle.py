@@ -164,9 +164,7 @@ def state_rows(root: Place, query: CompiledQuery, last: Manifest, number: int) -
     )
     if isinstance(kernel, SessionKernel):
         rows = kernel.joined(rows)
-    (subquery,) = [s.id for s in query.subqueries if s.head == number]
-    grid = query.grid_of(subquery)
-    placement = placement_of(query.nodes[number], query.buckets, everything, grid)
+    placement = placement_of(query.nodes[number], query.buckets, everything)
     placed = rows.with_columns(placement.bucket(rows).alias(BUCKET)).to_dicts()
     return tuple(sorted(f"{row.pop(BUCKET)}: {sorted(row.items())}" for row in placed))
 
