@@ -32,9 +32,10 @@ from penstock.plan.epoch import (
     TaskReport,
 )
 from penstock.plan.progress import Progress
+from penstock.plan.splits import Split
 from penstock.plan.statistics import TaskLoad
 from penstock.sinks.staging import stage_frame
-from penstock.sources.splits import Split, splits_in
+from penstock.sources.splits import splits_in
 from penstock.task.dead_letters import DeadLetters
 from penstock.task.evaluate import Work, evaluate
 from penstock.task.measure import BucketCounts, Stopwatch
