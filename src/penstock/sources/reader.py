@@ -40,6 +40,8 @@ class SampleError(PenstockError):
 class Listing:
     """A folder whose files are splits, each once, in the order of their times and names.
 
+    Spark passes over files that are empty.
+
     Attributes:
         folder: The folder, at every depth; `SourceReader.owns` says which files count.
         endings: What the names of data files end with, in small letters.
