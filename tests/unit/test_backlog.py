@@ -15,9 +15,10 @@ from penstock.compiler import compile_query
 from penstock.driver.driver import Driver
 from penstock.driver.in_process import run_stages
 from penstock.plan.compiled import CompiledQuery
-from penstock.query.nodes import Frame, Source
+from penstock.plan.splits import Reached, Split
+from penstock.query.nodes import Source
 from penstock.sources.backlog import Backlog, behind
-from penstock.sources.splits import Split
+from penstock.spark.frame import Frame
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "ts": pl.Datetime("us")}
 SECOND = 1_000_000
@@ -37,6 +38,10 @@ def write(folder: Path, name: str, modified: float) -> Path:
     return folder / name
 
 
+def newest(microseconds: int) -> Reached:
+    return Reached(newest_us=microseconds)
+
+
 def query_on(*folders: Path) -> CompiledQuery:
     streams = [ps.read_parquet(f, time="ts", schema=SCHEMA) for f in folders]
     both = streams[0].union(*streams[1:]) if streams[1:] else streams[0]
@@ -54,19 +59,19 @@ def test_files_that_are_newer_than_what_was_read_wait(tmp_path: Path) -> None:
     backlog = Backlog(query_on(tmp_path), clock=clock)
     assert backlog({}) is None, "nothing was read, so nothing is known"
     clock.now += 1.0
-    assert backlog({0: 102 * SECOND}) == 2
+    assert backlog({0: newest(102 * SECOND)}) == 2
     write(tmp_path, "late.PARQUET", 300.0)
     clock.now += 0.5
-    assert backlog({0: 102 * SECOND}) == 2, "it is looked at once a second"
+    assert backlog({0: newest(102 * SECOND)}) == 2, "it is looked at once a second"
     clock.now += 0.6
-    assert backlog({0: 102 * SECOND}) == 3
+    assert backlog({0: newest(102 * SECOND)}) == 3
     clock.now += 2.0
-    assert backlog({0: 300 * SECOND}) == 0
+    assert backlog({0: newest(300 * SECOND)}) == 0
 
 
 def test_files_of_the_same_millisecond_count_as_read(tmp_path: Path) -> None:
     write(tmp_path, "a.parquet", 100.0004)
-    assert Backlog(query_on(tmp_path), clock=Clock())({0: 100_000_000}) == 0
+    assert Backlog(query_on(tmp_path), clock=Clock())({0: newest(100_000_000)}) == 0
 
 
 def test_a_slow_listing_is_made_more_seldom(tmp_path: Path) -> None:
@@ -79,12 +84,12 @@ def test_a_slow_listing_is_made_more_seldom(tmp_path: Path) -> None:
             return clock.now
 
     backlog = Backlog(query_on(tmp_path), clock=Slow())
-    assert backlog({0: 0}) == 1
+    assert backlog({0: newest(0)}) == 1
     write(tmp_path, "b.parquet", 101.0)
     for _ in range(40):
-        assert backlog({0: 0}) == 1
+        assert backlog({0: newest(0)}) == 1
     clock.now += 10.0
-    assert backlog({0: 0}) == 2
+    assert backlog({0: newest(0)}) == 2
 
 
 def test_all_folders_count_and_one_that_is_unknown_makes_it_unknown(tmp_path: Path) -> None:
@@ -93,11 +98,11 @@ def test_all_folders_count_and_one_that_is_unknown_makes_it_unknown(tmp_path: Pa
         write(tmp_path / name, "x.parquet", 100.0)
     query = query_on(tmp_path / "a", tmp_path / "b")
     first, second = (number for number, _ in query.sources)
-    assert Backlog(query, clock=Clock())({first: 0, second: 0}) == 2
-    assert Backlog(query, clock=Clock())({first: 0}) is None
+    assert Backlog(query, clock=Clock())({first: newest(0), second: newest(0)}) == 2
+    assert Backlog(query, clock=Clock())({first: newest(0)}) is None
     os.remove(tmp_path / "b" / "x.parquet")
     (tmp_path / "b").rmdir()
-    assert Backlog(query, clock=Clock())({first: 0, second: 0}) is None
+    assert Backlog(query, clock=Clock())({first: newest(0), second: newest(0)}) is None
 
 
 def test_a_streaming_frame_is_as_far_behind_as_its_progress_says() -> None:
@@ -120,7 +125,8 @@ def test_offsets_that_say_nothing(latest: Any, end: Any) -> None:
 
 def run_files(driver: Driver, epoch: int, files: list[tuple[float, Path]]) -> Any:
     splits = [
-        Split(source=0, ordinal=(int(at * SECOND), str(path)), path=str(path)) for at, path in files
+        Split(source=0, ordinal=(i,), path=str(path), came_us=int(at * SECOND))
+        for i, (at, path) in enumerate(files)
     ]
     return driver.run_epoch(epoch, lambda query, plan: run_stages(query, plan, splits)).statistics
 
@@ -133,8 +139,8 @@ def test_latency_is_the_age_of_the_oldest_file_when_results_come(
     files = [(at, write(tmp_path / "in", f"{at}.parquet", at)) for at in (100.0, 103.0, 104.0)]
     clock, told = Clock(), []
 
-    def backlog(newest: Any) -> int:
-        told.append(dict(newest))
+    def backlog(reached: Any) -> int:
+        told.append(dict(reached))
         return 7
 
     def publish(sink: int, epoch: int, files: Any) -> None:
@@ -159,7 +165,8 @@ def test_latency_is_the_age_of_the_oldest_file_when_results_come(
     clock.now = 150.0
     third = run_files(driver, 2, [])
     assert third.latency_seconds == third.interval_seconds
-    assert told == [{0: 104 * SECOND}] * 3, "an old file that comes late makes none new"
+    assert [r[0].newest_us for r in told] == [104 * SECOND] * 3, "an old file makes none new"
+    assert [r[0].rows for r in told] == [2, 3, 3]
 
 
 def test_latency_is_that_of_the_source_with_the_oldest_file(tmp_path: Path) -> None:
@@ -173,7 +180,12 @@ def test_latency_is_that_of_the_source_with_the_oldest_file(tmp_path: Path) -> N
         query, tmp_path / "c", Config(fsync=False), publisher=lambda *_: None, clock=clock
     )
     splits = [
-        Split(source=n, ordinal=(at * SECOND, f"/{n}"), path=str(tmp_path / name / "x.parquet"))
+        Split(
+            source=n,
+            ordinal=(0,),
+            path=str(tmp_path / name / "x.parquet"),
+            came_us=at * SECOND,
+        )
         for (n, _), name, at in zip(query.sources, ("a", "b"), (100, 103), strict=True)
     ]
     done = driver.run_epoch(0, lambda query, plan: run_stages(query, plan, splits))

@@ -19,7 +19,7 @@ from penstock.base.config import Config
 from penstock.base.errors import ConfigError
 from penstock.control.elastic import elastic
 from penstock.control.sizing import SubqueryCost, instances_for_rate, share_instances, within
-from penstock.driver.sizing.sample import SampleError, take_sample
+from penstock.driver.sizing.sample import take_sample
 from penstock.driver.sizing.sizes import (
     chosen,
     first_sizes,
@@ -29,6 +29,7 @@ from penstock.driver.sizing.sizes import (
     sizes_to_begin_with,
 )
 from penstock.files.place import place_of
+from penstock.sources.reader import SampleError
 
 
 def cost(subquery: int, load: float, *, alone: bool = False) -> SubqueryCost:

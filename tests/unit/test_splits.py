@@ -11,8 +11,9 @@ import pytest
 import penstock as ps
 from penstock.compiler import compile_query
 from penstock.plan.compiled import CompiledQuery
+from penstock.plan.splits import Split
 from penstock.sources.files import read_one
-from penstock.sources.splits import Split, assign
+from penstock.sources.splits import assign
 from penstock.testing.runner import LocalRun
 from tests.spark.conftest import call_rows
 
@@ -72,5 +73,5 @@ def _shares(query: CompiledQuery, paths: list[Path], instances: int) -> list[int
     """Return how many splits each instance has to read."""
     whole = [Split(source=0, ordinal=(0, path.name), path=str(path)) for path in paths]
     given = assign(query, whole, instances)
-    mine = [payload.task for payload in given if Split.of_payload(payload).path is not None]
+    mine = [payload.task for payload in given if Split.decode(payload.body).path is not None]
     return [mine.count(task) for task in range(instances)]

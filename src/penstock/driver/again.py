@@ -21,8 +21,8 @@ from penstock.files.place import Place
 from penstock.files.sealed import seal, unseal
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.files import Again, UnreadFile, choose_again
-from penstock.query.nodes import Files
 from penstock.sources.files import local_path
+from penstock.sources.registry import reader_of
 from penstock.state.manifests import Manifest, ManifestLog
 
 FOLDER = "again"
@@ -99,9 +99,9 @@ class Retries:
         """Look into a checkpoint for notes."""
         self.folder, self.clock = root / FOLDER, clock
         self.patience = {
-            number: source.reader.patience_us / 1e6
+            number: patience_us / 1e6
             for number, source in query.sources
-            if isinstance(source.reader, Files)
+            if (patience_us := reader_of(source).patience_us) is not None
         }
         self._started = False
         self._read: list[str] = []

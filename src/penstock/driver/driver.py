@@ -69,7 +69,7 @@ class Driver:
         keep_sizes: bool = False,
         elastic: Elastic | None = None,
         resources: Resources | None = None,
-        backlog: Backlog = lambda newest: None,
+        backlog: Backlog = lambda reached: None,
         hold: Hold = lambda epoch: {},
     ) -> None:
         """Open a checkpoint for a query, or begin a new one.
@@ -85,8 +85,8 @@ class Driver:
             keep_sizes: Whether subqueries are as large as they were in the checkpoint.
             elastic: The rules by which the query fits itself to its load; none to leave it be.
             resources: Where instances run; one slot unless given.
-            backlog: Tells how much input waits, if it is known; it is told when the newest file
-                of each source was modified.
+            backlog: Tells how much input waits, if it is known; it is told how far each source
+                was read.
             hold: Tells which buckets stay behind in an epoch; none unless given.
 
         Raises:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.sources.splits import Split, again_splits, assign
+from penstock.plan.splits import Split
+from penstock.sources.splits import again_splits, assign
 from penstock.task.run import DRIVER, run_task
 
 

@@ -14,7 +14,6 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from typing import Any
 
 from penstock.base.errors import CheckpointError
@@ -28,9 +27,7 @@ from penstock.query.enrich import Lookup
 from penstock.query.joins import Pairing
 from penstock.query.nodes import (
     Apply,
-    CsvFormat,
     Explode,
-    Files,
     Filter,
     Map,
     Sink,
@@ -38,6 +35,7 @@ from penstock.query.nodes import (
     Union,
 )
 from penstock.query.process import Process
+from penstock.sources.registry import reader_of
 
 KIND = "query"
 WORD = "query"
@@ -49,7 +47,7 @@ def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
     """Return the facts about a query that its checkpoint depends on."""
     facts: Facts = {"buckets": query.buckets, "time zone": time_zone}
     for number, source in query.sources:
-        facts[f"source {number}"] = _reader(source)
+        facts[f"source {number}"] = reader_of(source).pin()
         facts[f"source {number} time"] = _time(source)
         facts[f"source {number} delay_us"] = source.delay_us
         columns = sorted(query.columns_read(number).items())
@@ -79,21 +77,6 @@ def sink_name(sink: Sink) -> str:
         getattr(sink.target, "__qualname__", "function") if callable(sink.target) else sink.target
     )
     return f"{sink.kind} {name}"
-
-
-def _reader(source: Source) -> str:
-    reader = source.reader
-    if isinstance(reader, Files):
-        options = [
-            f"{name}={value!r}"
-            for name, value in asdict(reader.csv).items()
-            if value != getattr(CsvFormat(), name)
-        ]
-        if reader.partitions:
-            options.append(f"partitions={ {n: str(t) for n, t in reader.partitions}!r}")
-        with_options = f" with {', '.join(options)}" if options else ""
-        return f"{reader.format} files in {reader.path}{with_options}"
-    return type(reader).__name__.lower()
 
 
 def _time(source: Source) -> str:

@@ -13,6 +13,7 @@ from penstock.driver.epoch import file_counts
 from penstock.plan.compiled import CompiledQuery, Subquery
 from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
 from penstock.plan.grid import bytes_held
+from penstock.plan.splits import Reached
 from penstock.plan.statistics import EpochStatistics, InstanceLoad, SubqueryLoad, TaskLoad
 from penstock.state.manifests import Manifest
 
@@ -146,18 +147,21 @@ def _latency(reports: Sequence[TaskReport], interval: float, published_at: float
     return max(0.0, published_at - min(oldest) / 1e6) if oldest else interval
 
 
-def newest_files(reports: Sequence[TaskReport], before: Mapping[int, int]) -> dict[int, int]:
-    """Return when the newest file of each source was modified, in microseconds since 1970.
+def follow_sources(
+    reports: Sequence[TaskReport], rows: Mapping[int, int], before: Mapping[int, Reached]
+) -> dict[int, Reached]:
+    """Return how far each source was read.
 
     Args:
         reports: What the tasks of an epoch reported.
-        before: The same, before the epoch.
+        rows: How many rows of each source have come in all.
+        before: How far they were read before the epoch.
     """
-    newest = dict(before)
+    newest = {source: reached.newest_us for source, reached in before.items()}
     for report in reports:
         for source, (_, high) in report.files.items():
-            newest[source] = max(high, newest.get(source, high))
-    return newest
+            newest[source] = max(high, newest.get(source) or high)
+    return {n: Reached(rows=rows.get(n, 0), newest_us=newest.get(n)) for n in {*rows, *newest}}
 
 
 def _per_bucket(loads: Sequence[TaskLoad], buckets: int) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ import polars as pl
 from penstock.base.errors import ConfigError
 from penstock.plan.buckets import BucketMap
 from penstock.plan.grid import Grid
-from penstock.query.nodes import Aggregate, Frame, Node, Sink, Source
+from penstock.query.nodes import Aggregate, Node, Sink, Source
 from penstock.query.windows import TimeWindow
 
 
@@ -118,11 +118,11 @@ class CompiledQuery:
     def scattered(self) -> bool:
         """Whether subquery 0 runs where Spark has the rows: in each partition of a DataFrame.
 
-        So it is with one streaming DataFrame as the only source. Its rows are combined before they
+        So it is if the only source is one that Spark reads. Its rows are combined before they
         leave the task that got them from the JVM; there are as many tasks as Spark has partitions.
         """
         sources = self.sources
-        return len(sources) == 1 and isinstance(sources[0][1].reader, Frame)
+        return len(sources) == 1 and not sources[0][1].reader.native
 
     def unit_at(self, stage: int, task: int) -> Unit:
         """Return the unit that a task of a stage runs."""

@@ -148,7 +148,7 @@ class TaskReport:
     may be refused in several branches and tasks and still is one row. ``progress`` has the marks of
     this instance's buckets, by lineage. ``loads`` is what each
     subquery did; ``written`` has the rows of each bucket in the segments that were written;
-    ``files`` is when the oldest and the newest file of each source were modified, in microseconds;
+    ``files`` is when the oldest and the newest input of each source came to be, in microseconds;
     ``file_counts`` is what became of the files, ``bad_files`` those that could not be read.
     """
 

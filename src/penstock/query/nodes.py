@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
 from penstock.query.aggregates import Aggregation
 from penstock.query.windows import CountWindow, TimeWindow, Window, zone_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame as SparkFrame
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,7 +133,28 @@ class CsvFormat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class Reader:
+    """What a source reads: a value that says where its input is.
+
+    What can be done with it, `penstock.sources.registry` finds by its type.
+    """
+
+    @property
+    def kind(self) -> str:
+        """What it is called in plans."""
+        return type(self).__name__.lower()
+
+    @property
+    def native(self) -> bool:
+        """Whether tasks read it themselves, in an order that it has.
+
+        Otherwise the engine brings its rows: where the engine has them, and in no order.
+        """
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files(Reader):
     """A folder that is watched for new files of one format.
 
     Attributes:
@@ -156,23 +174,14 @@ class Files:
     csv: CsvFormat = CsvFormat()
     partitions: tuple[tuple[str, pl.DataType], ...] = ()
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Frame:
-    """A streaming DataFrame of Spark; it lives in the driver, and tasks get its rows as splits."""
-
-    frame: SparkFrame | None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _frame_elsewhere, ()
-
-
-def _frame_elsewhere() -> Frame:
-    return Frame(frame=None)
+    @property
+    def kind(self) -> str:
+        """What it is called in plans: the format."""
+        return self.format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Rows:
+class Rows(Reader):
     """Rows given in the program, written to the checkpoint when the query starts."""
 
     rows: pl.DataFrame
@@ -196,7 +205,7 @@ class Source(Node):
     name: str
     time: str
     delay_us: int
-    reader: Files | Frame | Rows
+    reader: Reader
     idle_us: int | None = None
     moment: pl.Expr | None = None
     moment_type: pl.DataType | None = None
@@ -215,9 +224,8 @@ class Source(Node):
     @property
     def title(self) -> str:
         """What the operator does, in a few words."""
-        kind = self.reader.format if isinstance(self.reader, Files) else type(self.reader).__name__
         time = "" if self.moment is None else f", time = {self.time}"
-        return f"source {self.name} ({kind.lower()}{time})"
+        return f"source {self.name} ({self.reader.kind}{time})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,7 +17,7 @@ _LATE = ("all", "needed")
 
 
 def make_source(
-    reader: nodes.Files | nodes.Frame | nodes.Rows,
+    reader: nodes.Reader,
     schema: Mapping[str, pl.DataType],
     time: ExpressionLike,
     delay: Duration,

@@ -19,12 +19,10 @@ from penstock.operators.rowwise.stateless import refuse_failing
 from penstock.query.expressions import first_line
 from penstock.query.nodes import CsvFormat
 from penstock.sources.exact import fit
-from penstock.sources.formats import DEFAULT, FORMATS, Schema, csv_options, json_types
+from penstock.sources.formats import BY_COLUMN, DEFAULT, FORMATS, Schema, csv_options, json_types
 from penstock.sources.lines import Record, TextFile, read_records
 from penstock.sources.texts import row_texts
 
-_BY_COLUMN = ("parquet", "arrow")
-"""Formats of which single columns can be read."""
 TEXT = ("csv", "ndjson")
 """Formats in which values are texts."""
 LINE = "__line"
@@ -75,7 +73,7 @@ def local_path(uri: str) -> str:
 
 def read_together(form: str, paths: Sequence[str], schema: Schema) -> pl.DataFrame | None:
     """Return the rows of several files at once, or None if any of them needs a closer look."""
-    if form not in _BY_COLUMN:
+    if form not in BY_COLUMN:
         return None
     try:
         frame = FORMATS[form](paths, schema, DEFAULT).select(list(schema)).collect()
@@ -134,7 +132,7 @@ def _read(
     every: bool,
 ) -> pl.DataFrame:
     rows = _commas(FORMATS[form]([path], schema, csv), schema, csv)
-    if form in _BY_COLUMN and not every and fits(rows.collect_schema(), schema):
+    if form in BY_COLUMN and not every and fits(rows.collect_schema(), schema):
         rows = rows.select(list(schema))
     return (rows if part is None else rows.slice(*part)).collect()
 

@@ -7,7 +7,8 @@ refused with a reason; a file that cannot be read at all is refused whole.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ EXTENSIONS = {
     "ndjson": tuple(f"{e}{c}" for e in (".ndjson", ".jsonl", ".json") for c in ("", ".gz", ".zst")),
     "arrow": (".arrow", ".ipc", ".feather"),
 }
-
+BY_COLUMN = ("parquet", "arrow")
+"""Formats of which single columns can be read."""
 
 DEFAULT = CsvFormat()
 _UTF8 = frozenset({"utf8", "utf-8", "utf_8", "u8"})
@@ -189,3 +191,33 @@ def data_files(form: str, folder: str, *, deep: bool = False) -> list[str]:
     ]
     found.sort(key=lambda p: (p.stat().st_mtime_ns, p.name))
     return [str(p) for p in found]
+
+
+def count_newer(form: str, folder: str, newest_us: int, *, deep: bool = False) -> int | None:
+    """Return how many data files of a folder are newer than a time; None if it cannot be listed.
+
+    Spark knows the times of files in milliseconds, so those of the same millisecond count as read.
+
+    Args:
+        form: Their format.
+        folder: The folder.
+        newest_us: The time, in microseconds since 1970.
+        deep: Whether files in folders of the folder count too, at every depth.
+    """
+    count = 0
+    try:
+        for entry in _entries(folder, deep=deep):
+            if entry.name[0] not in "._" and entry.name.lower().endswith(EXTENSIONS[form]):
+                count += entry.stat().st_mtime_ns // 1_000_000 > newest_us // 1000
+    except OSError:
+        return None
+    return count
+
+
+def _entries(folder: str, *, deep: bool) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if deep and entry.is_dir() and entry.name[0] not in "._":
+                yield from _entries(entry.path, deep=True)
+            else:
+                yield entry

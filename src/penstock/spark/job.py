@@ -19,10 +19,11 @@ from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.files import Again
-from penstock.query.nodes import Frame, Source
-from penstock.sources.splits import Split, again_splits, assign, scattered_splits
+from penstock.plan.splits import Split
+from penstock.sources.splits import again_splits, assign, scattered_splits
+from penstock.spark.batches import rows_of_batches
 from penstock.spark.pins import Keeper, Pins
-from penstock.spark.sources import belongs, rows_of_batches, split_of_row
+from penstock.spark.sources import columns_sent, owned, split_of_row
 from penstock.task.run import DRIVER, run_task
 
 if TYPE_CHECKING:
@@ -120,10 +121,10 @@ class SparkJobs:
     ) -> RDD[Any]:
         """Return the splits of the epoch, in one partition if there is one scan task."""
         alone = query.stage_sizes[0] == 1
-        framed = any(isinstance(source.reader, Frame) for _, source in query.sources)
+        packed = any(not source.reader.native for _, source in query.sources)
         if splits is None:
             return self.context.parallelize(again_splits(again), 1)
-        rows: RDD[Any] = (splits.repartition(1) if framed and alone else splits).rdd
+        rows: RDD[Any] = (splits.repartition(1) if packed and alone else splits).rdd
         if again:
             more = self.context.parallelize(again_splits(again), 1)
             rows = self.context.union([rows.map(split_of_row), more])
@@ -167,7 +168,7 @@ def _assigner(
 
         def work() -> list[Payload]:
             query = code()
-            return assign(query, [s for s in found if belongs(query, s)], instances)
+            return assign(query, [s for s in found if owned(query, s)], instances)
 
         for payload in _or_error(work):
             yield payload.task, payload.pack()
@@ -197,10 +198,7 @@ def _scattered(
         def work() -> list[Payload]:
             query = code()
             ((number, _),) = query.sources
-            source = query.nodes[number]
-            assert isinstance(source, Source)
-            columns = source.schema if source.late_whole else query.columns_read(number)
-            rows = rows_of_batches(batches, dict(columns))
+            rows = rows_of_batches(batches, columns_sent(query, number))
             return run_task(query, plan, 0, task, [], scattered_splits(number, task, rows))
 
         sent = _addressed(work, 0, following)

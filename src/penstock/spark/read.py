@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from penstock.base.durations import Duration
 from penstock.base.errors import QueryError
-from penstock.query import nodes
 from penstock.query.expressions import ExpressionLike
 from penstock.query.stream import Stream
 from penstock.sources.declare import make_source
 from penstock.sources.given import same_but_for_case
+from penstock.spark.frame import Frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkFrame
@@ -37,7 +37,7 @@ def from_spark(
         late: Which columns late rows are kept with: those that are ``"needed"`` by the query, or
             ``"all"``, which then pass through Spark for every row.
     """
-    from penstock.spark.sources import frame_schema
+    from penstock.spark.batches import frame_schema
 
     if not frame.isStreaming:
         raise QueryError(
@@ -45,5 +45,5 @@ def from_spark(
         )
     schema = frame_schema(frame)
     problems = same_but_for_case(schema)
-    reader = nodes.Frame(frame=frame)
+    reader = Frame(frame=frame)
     return make_source(reader, schema, time, delay, idle, name, problems, late=late)

@@ -21,8 +21,9 @@ from penstock.driver.sizing.sizes import chosen, is_new, keep_first, sizes_to_be
 from penstock.files.place import place_of, usable
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.engine import StartOptions
-from penstock.query.nodes import Files, Sink
+from penstock.query.nodes import Sink
 from penstock.sources.backlog import Backlog
+from penstock.sources.registry import reader_of
 from penstock.spark.failures import clear_error
 from penstock.spark.handle import Query
 from penstock.spark.job import SparkJobs
@@ -32,11 +33,11 @@ from penstock.spark.resources import resources_of
 from penstock.spark.session import use_this_python
 from penstock.spark.sinks import SparkPublisher
 from penstock.spark.sources import (
-    reads_files,
+    prepare_sources,
     source_folders,
     spark_uri,
     stream_of_splits,
-    write_rows,
+    tries_again,
 )
 from penstock.state.spark_log import keep_folders
 
@@ -67,7 +68,7 @@ def start(sinks: tuple[Sink, ...], spark: SparkSession, options: StartOptions) -
     )
     elastic = options.elastic or (parse_rules(config.elastic) if config.elastic else None)
     query = compile_query(sinks, strategy=config.strategy, buckets=config.buckets)
-    _check_folders(query)
+    _check_sources(query)
     sizes = None
     with usable(place_of(checkpoint)):
         new = is_new(checkpoint)
@@ -126,14 +127,8 @@ def _settings(spark: SparkSession) -> dict[str, str]:
     return found | dict(spark.conf.getAll)
 
 
-def _check_folders(query: CompiledQuery) -> None:
-    problems = [
-        f"source {source.name}: the folder {source.reader.path!r} does not exist"
-        for _, source in query.sources
-        if isinstance(source.reader, Files)
-        and "://" not in source.reader.path
-        and not Path(source.reader.path).is_dir()
-    ]
+def _check_sources(query: CompiledQuery) -> None:
+    problems = [p for _, source in query.sources for p in reader_of(source).find_problems()]
     if problems:
         raise QueryError(problems=problems)
 
@@ -207,10 +202,10 @@ class _Run:
         if not options.available_now:
             self.driver.check_unfinished()
         rows = self.spark_folder / "rows"
-        write_rows(self.query, rows)
+        prepare_sources(self.query, rows)
         wake = self.spark_folder / "wake"
         last = self.driver.last.epoch if self.driver.last else -1
-        self.waker = Waker(wake, last) if reads_files(self.query) else None
+        self.waker = Waker(wake, last) if tries_again(self.query) else None
         self.wake()
         frame = stream_of_splits(self.spark, self.query, spark_uri(rows), spark_uri(wake))
         keep_folders(self.spark_folder / "spark", source_folders(frame))

@@ -15,7 +15,8 @@ import polars as pl
 from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery, Subquery
 from penstock.plan.epoch import EpochPlan
-from penstock.sources.splits import Split, splits_in
+from penstock.plan.splits import Split
+from penstock.sources.splits import splits_in
 from penstock.task.dead_letters import DeadLetters
 from penstock.task.evaluate import Work, evaluate, kernels_at_edges
 from penstock.task.head import HeadRunner

@@ -6,24 +6,23 @@ files refused + files that wait.
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import polars as pl
 
 from penstock.base.columns import POSITION, SOURCE, TIME
 from penstock.base.times import NOT_STARTED
-from penstock.exchange.payload import to_frame
-from penstock.files.place import place_of
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, SourceCount
 from penstock.plan.files import BadFile, FileCount
-from penstock.query.nodes import Files, Frame, Rows, Source
+from penstock.plan.splits import Split
+from penstock.query.nodes import Source
 from penstock.sources.admission import Admitted, Carry, admit
-from penstock.sources.files import Rejected, conform, local_path, read_together
-from penstock.sources.folder import Folder
-from penstock.sources.splits import Split, file_times
+from penstock.sources.files import Rejected
+from penstock.sources.reader import Found
+from penstock.sources.registry import reader_of
+from penstock.sources.splits import find_ages
 from penstock.sources.whole import whole_rows
 from penstock.task.dead_letters import DeadLetters
 
@@ -63,24 +62,24 @@ def scan(
     seen, arrived = dict(plan.seen), {}
     bad: list[BadFile] = []
     for number, source in query.sources:
-        reader = _SourceScan(query, plan, number, source, letters, ordered)
-        parts = reader.read(splits.get(number, ()))
-        rows[number] = pl.concat([reader.empty, *[part.rows for part in parts]])
-        late[number] = pl.concat([reader.no_late, *[p.late for p in parts]])
-        counts[number] = reader.count(parts)
-        if isinstance(source.reader, Files):
-            file_counts[number] = FileCount(seen=reader.files, read=reader.files - len(reader.bad))
-            bad += reader.bad
-        arrived[number] = reader.carry.rows - plan.rows_before.get(number, 0)
-        if reader.carry.seen > NOT_STARTED:
-            seen[number] = reader.carry.seen
+        part = _SourceScan(query, plan, number, source, letters, ordered)
+        admitted = part.read(splits.get(number, ()))
+        rows[number] = pl.concat([part.empty, *[one.rows for one in admitted]])
+        late[number] = pl.concat([part.no_late, *[one.late for one in admitted]])
+        counts[number] = part.count(admitted)
+        if part.patience_us is not None:
+            file_counts[number] = FileCount(seen=part.files, read=part.files - len(part.bad))
+            bad += part.bad
+        arrived[number] = part.carry.rows - plan.rows_before.get(number, 0)
+        if part.carry.seen > NOT_STARTED:
+            seen[number] = part.carry.seen
     return Scanned(
         rows=rows,
         late=late,
         counts=counts,
         seen=seen,
         arrived=arrived,
-        files=file_times(_new(splits, plan)),
+        files=find_ages(splits),
         file_counts=file_counts,
         bad_files=tuple(bad),
     )
@@ -105,12 +104,10 @@ class _SourceScan:
         self.carry = Carry(
             seen=plan.seen.get(number, NOT_STARTED), rows=plan.rows_before.get(number, 0)
         )
-        self.at_once = self.carry.seen if isinstance(source.reader, Frame) else None
-        self.folder = (
-            Folder(source.reader, self.schema, letters.limit)
-            if isinstance(source.reader, Files)
-            else None
-        )
+        self.at_once = None if source.reader.native else self.carry.seen
+        reader = reader_of(source)
+        self.patience_us = reader.patience_us
+        self.opened = reader.open(self.schema, limit=letters.limit, every=self._whole)
         self.final = plan.final
         self.last_tries = {f.path for f in plan.again if f.source == number and f.last}
         self.refused_reading = 0
@@ -133,61 +130,35 @@ class _SourceScan:
         return self.source.late_whole and len(self.schema) < len(self.source.schema)
 
     def read(self, splits: Sequence[Split]) -> list[Admitted]:
-        together = self._together(splits)
+        together = self.opened.read_together(splits)
         if together is not None:
-            return [together]
+            return [self._take(together)]
         return [part for split in splits if (part := self._one(split)) is not None]
-
-    def _together(self, splits: Sequence[Split]) -> Admitted | None:
-        if self.folder is None or not splits or self.folder.reader.partitions:
-            return None
-        paths = [local_path(s.path) for s in splits if s.path is not None and s.offset is None]
-        if len(paths) != len(splits) or any(split.problem for split in splits):
-            return None
-        frame = read_together(self.folder.reader.format, paths, self.schema)
-        if frame is None:
-            return None
-        self.files += len(paths)
-        folder = self.folder
-        return self._admit(frame, lambda at: folder.late_rows(paths, at))
 
     def _one(self, split: Split) -> Admitted | None:
         before = self.carry
-        part = self._read(split) if split.mine else None
+        part = self._take(self.opened.read(split), split.path) if split.mine else None
         if split.rows is not None:  # what every instance was told counts, read or not
             highest = NOT_STARTED if split.highest is None else split.highest
             self.carry = Carry(seen=max(before.seen, highest), rows=before.rows + split.rows)
         return part
 
-    def _read(self, split: Split) -> Admitted:
-        path = None if split.path is None else local_path(split.path)
-        if path is None or isinstance(self.source.reader, Rows):
-            frame = _frame_of(split, path)
-            rows, rejected = conform(frame, self.schema, "", self.letters.limit, every=self._whole)
-            self._reject(rejected)
-            return self._admit(rows.select(list(self.schema)), lambda at: [rows[list(at)]])
-        return self._file(split, path)
-
-    def _file(self, split: Split, path: str) -> Admitted:
-        assert self.folder is not None
-        folder, first = self.folder, not split.offset
-        part = None if split.offset is None else (split.offset, split.rows or 0)
-        found = folder.read(path, part, problem=split.problem)
-        self.files += first
+    def _take(self, found: Found, path: str | None = None) -> Admitted:
+        """Sort out what reading gave; a file that waits is no more than noted."""
+        self.files += found.files
         bad = next((one for one in found.rejected if one.whole), None)
-        if bad is not None and first and split.path is not None:
-            waits = self._waits(split.path, bad)
-            note = BadFile(source=self.number, path=split.path, reason=bad.reason, waits=waits)
+        if bad is not None and found.files and path is not None:
+            waits = self._waits(path, bad)
+            note = BadFile(source=self.number, path=path, reason=bad.reason, waits=waits)
             self.bad.append(note)
             if waits:
-                return self._admit(found.rows, lambda at: [])
+                return self._admit(Found(rows=found.rows))
         self._reject(found.rejected)
-        return self._admit(found.rows, lambda at: folder.late_rows([path], at, part), path)
+        return self._admit(found)
 
     def _waits(self, path: str, bad: Rejected) -> bool:
         """Return whether a file is tried again, since it may be half-written."""
-        assert self.folder is not None
-        patient = self.folder.reader.patience_us > 0 and not self.final
+        patient = bool(self.patience_us) and not self.final
         return patient and bad.incomplete and path not in self.last_tries
 
     def _reject(self, rejected: Sequence[Rejected]) -> None:
@@ -195,16 +166,11 @@ class _SourceScan:
             self.refused_reading += one.rows
             self.letters.add_unreadable(self.number, one)
 
-    def _admit(
-        self,
-        frame: pl.DataFrame,
-        late_rows: Callable[[Sequence[int]], Sequence[pl.DataFrame]],
-        path: str = "",
-    ) -> Admitted:
+    def _admit(self, found: Found) -> Admitted:
         part = admit(
             self.source,
             self.number,
-            frame,
+            found.rows,
             self.carry,
             floor=self.floor,
             ordered=self.ordered,
@@ -212,11 +178,11 @@ class _SourceScan:
             limit=self.letters.limit,
         )
         if part.timeless_at:
-            lines = self.folder.lines(path, part.timeless_at) if self.folder and path else ()
-            self.letters.add_timeless(self.number, part.timeless, part.reasons, path, lines)
+            lines = found.lines(part.timeless_at)
+            self.letters.add_timeless(self.number, part.timeless, part.reasons, found.path, lines)
         self.carry = part.carry
         if self._whole:
-            some = late_rows(part.late_at) if part.late_at else ()
+            some = found.whole(part.late_at) if part.late_at else ()
             late = whole_rows(some, part.late, self.source.schema)
             return replace(part, late=late)
         return part
@@ -226,18 +192,3 @@ class _SourceScan:
         late = sum(part.late.height for part in parts)
         refused = sum(part.timeless.height for part in parts) + self.refused_reading
         return SourceCount(read=admitted + late + refused, late=late, refused=refused)
-
-
-def _new(splits: Mapping[int, Sequence[Split]], plan: EpochPlan) -> Mapping[int, Sequence[Split]]:
-    """Return the splits without files that are tried again."""
-    if not plan.again:
-        return splits
-    tried = {(file.source, file.path) for file in plan.again}
-    return {n: [s for s in some if (n, s.path) not in tried] for n, some in splits.items()}
-
-
-def _frame_of(split: Split, path: str | None) -> pl.DataFrame:
-    """Return the rows of a split that are not a file of the user's."""
-    if path is not None:  # ours: its name carries its hash
-        return pl.read_ipc(io.BytesIO(place_of(path).read_named()))
-    return to_frame(split.body) if split.frame is None else split.frame

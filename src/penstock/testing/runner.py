@@ -14,12 +14,11 @@ import polars as pl
 from penstock.base.config import Config
 from penstock.driver.driver import Driver, EpochResult, Hold
 from penstock.driver.in_process import route, run_stages
-from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
+from penstock.plan.splits import Split
 from penstock.sinks.staging import read_staged
-from penstock.sources.admission import event_times
-from penstock.sources.splits import Split
+from penstock.sources.reader import split_of_rows
 
 __all__ = ["Batch", "LocalRun", "frame_splits", "route", "run_stages"]
 
@@ -82,11 +81,16 @@ class LocalRun:
 
     def files(self, paths: Mapping[int, Sequence[str]]) -> EpochResult:
         """Run one epoch on the given files, by source number."""
-        splits = [
-            Split(source=source, ordinal=(i,), path=path)
-            for source, found in paths.items()
-            for i, path in enumerate(found)
-        ]
+        return self.splits(
+            [
+                Split(source=source, ordinal=(i,), path=path)
+                for source, found in paths.items()
+                for i, path in enumerate(found)
+            ]
+        )
+
+    def splits(self, splits: Sequence[Split]) -> EpochResult:
+        """Run one epoch on the given splits."""
         return self.driver.run_epoch(
             self.next_epoch, lambda query, plan: run_stages(query, plan, splits)
         )
@@ -112,17 +116,8 @@ class LocalRun:
 
 def frame_splits(query: CompiledQuery, batch: Batch) -> list[Split]:
     """Return the splits of in-memory frames, by source."""
-    splits = []
-    for number, source in query.sources:
-        for i, frame in enumerate(batch.get(number, ())):
-            highest = event_times(source, frame).highest
-            splits.append(
-                Split(
-                    source=number,
-                    ordinal=(i,),
-                    body=to_bytes(frame),
-                    rows=frame.height,
-                    highest=highest,
-                )
-            )
-    return splits
+    return [
+        split_of_rows(number, source, frame, place)
+        for number, source in query.sources
+        for place, frame in enumerate(batch.get(number, ()))
+    ]

@@ -7,28 +7,21 @@ gone afterwards. Law: it writes nothing to the query's sinks and nothing to its 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import polars as pl
 
 from penstock.base.config import Config
-from penstock.base.errors import PenstockError
 from penstock.compiler import compile_query
 from penstock.control.sizing import SubqueryCost
 from penstock.driver.driver import Driver
 from penstock.driver.in_process import run_stages
-from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import StagedFile, TaskReport
-from penstock.query.nodes import Files, Rows, Sink, Source
-from penstock.sources.admission import event_times
-from penstock.sources.files import local_path
-from penstock.sources.folder import Folder
-from penstock.sources.formats import data_files
-from penstock.sources.splits import Split
+from penstock.plan.splits import Split
+from penstock.query.nodes import Sink
+from penstock.sources.reader import SampleError
+from penstock.sources.registry import reader_of
 from penstock.state import cache
 
 ROWS = 200_000
@@ -37,19 +30,6 @@ LEAST_ROWS = 1_000
 """Fewer say more about an epoch than about a row."""
 _EPOCHS = 5
 """The rows come in so many epochs; the first warms up and is not counted."""
-_WRITERS: dict[str, Callable[[pl.DataFrame, Path], Any]] = {
-    "parquet": lambda frame, path: frame.write_parquet(path),
-    "csv": lambda frame, path: frame.write_csv(path),
-    "ndjson": lambda frame, path: frame.write_ndjson(path),
-    "arrow": lambda frame, path: frame.write_ipc(path),
-}
-
-
-class SampleError(PenstockError):
-    """A query that cannot be sampled, and why."""
-
-    def __str__(self) -> str:
-        return f"no sample could be taken: {self.fields['reason']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,48 +90,15 @@ def _batches(query: CompiledQuery, folder: Path, rows: int) -> list[list[Split]]
     folder.mkdir()
     batches: list[list[Split]] = [[] for _ in range(_EPOCHS)]
     for number, source in query.sources:
-        frame = _first_rows(source, rows)
+        reader = reader_of(source)
+        frame = reader.sample(rows)
         if frame.height < LEAST_ROWS:
             reason = f"source {source.name} has {frame.height} rows; {LEAST_ROWS} are needed"
             raise SampleError(reason=reason)
         step = -(-frame.height // _EPOCHS)
         for epoch, part in enumerate(frame.iter_slices(step)):
-            batches[epoch].append(_split(number, source, part, folder / f"{number}-{epoch}"))
+            batches[epoch].append(reader.split_of(number, part, folder / f"{number}-{epoch}"))
     return batches
-
-
-def _first_rows(source: Source, rows: int) -> pl.DataFrame:
-    reader = source.reader
-    if isinstance(reader, Rows):
-        return reader.rows.head(rows)
-    if not isinstance(reader, Files):
-        raise SampleError(reason=f"source {source.name} is a streaming DataFrame of Spark")
-    if "://" in local_path(reader.path):
-        raise SampleError(reason=f"source {source.name} is not on this machine's disk")
-    frames: list[pl.DataFrame] = []
-    folder = Folder(reader, source.schema, limit=0)
-    for path in data_files(reader.format, local_path(reader.path), deep=bool(reader.partitions)):
-        missing = rows - sum(frame.height for frame in frames)
-        if missing <= 0:
-            break
-        part = (0, missing) if reader.format in ("parquet", "arrow") else None
-        frame = folder.read(path, part).rows.head(missing)  # a bad file costs the sample itself
-        if frame.height:
-            frames.append(frame)
-    if not frames:
-        raise SampleError(reason=f"source {source.name} has no file that can be read yet")
-    return pl.concat(frames, how="vertical_relaxed")
-
-
-def _split(number: int, source: Source, frame: pl.DataFrame, place: Path) -> Split:
-    """Return a part of the sample as a split; files stay files, so that reading them counts."""
-    if isinstance(source.reader, Files):
-        _WRITERS[source.reader.format](frame, place)
-        return Split(source=number, ordinal=(0,), path=str(place))
-    highest = event_times(source, frame).highest
-    return Split(
-        source=number, ordinal=(0,), body=to_bytes(frame), rows=frame.height, highest=highest
-    )
 
 
 def _measured(query: CompiledQuery, reports: Sequence[TaskReport]) -> Sample:

@@ -18,10 +18,11 @@ from penstock.base.errors import CheckpointError, ConfigError
 from penstock.compiler import compile_query, explain
 from penstock.control.elastic import Elastic
 from penstock.control.sizing import SubqueryCost, share_instances, within
-from penstock.driver.sizing.sample import ROWS, SampleError, take_sample
+from penstock.driver.sizing.sample import ROWS, take_sample
 from penstock.files.place import Place, place_of
 from penstock.files.sealed import seal, unseal
 from penstock.query.nodes import Sink
+from penstock.sources.reader import SampleError
 from penstock.state.manifests import ManifestLog
 
 FILE = "sample.json"

@@ -18,7 +18,7 @@ from penstock.control.elastic import Elastic
 from penstock.driver.epoch import epoch_counts
 from penstock.driver.layout import Layout
 from penstock.driver.resources import FixedSlots, Resources
-from penstock.driver.statistics import Gatherer, newest_files
+from penstock.driver.statistics import Gatherer, follow_sources
 from penstock.driver.steering import by_hand
 from penstock.driver.steering.requests import Request, Requests
 from penstock.driver.steering.switch import Weights, pace_us
@@ -27,11 +27,12 @@ from penstock.observe.events import Event, ExecutorEvent
 from penstock.observe.log import EventLog, read_events
 from penstock.plan.changes import Change, Reconfiguration, newest
 from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
+from penstock.plan.splits import Reached
 from penstock.plan.statistics import EpochStatistics
 from penstock.state.manifests import Manifest
 
-Backlog = Callable[[Mapping[int, int]], int | None]
-"""Tells how much input waits, if that is known, from when each source's newest file was changed."""
+Backlog = Callable[[Mapping[int, Reached]], int | None]
+"""Tells how much input waits, if that is known, from how far each source was read."""
 RECOVERY_EPOCHS = 3
 """After a restart or the loss of an executor, the loads of so many epochs say little."""
 
@@ -48,7 +49,7 @@ class Steering:
         clock: Callable[[], float],
         elastic: Elastic | None = None,
         resources: Resources | None = None,
-        backlog: Backlog = lambda newest: None,
+        backlog: Backlog = lambda reached: None,
     ) -> None:
         """Take up the past of a checkpoint.
 
@@ -70,7 +71,7 @@ class Steering:
         self.control = None if elastic is None else Controller(elastic, self._past(elastic))
         self.statistics: EpochStatistics | None = None
         """Those of the newest epoch of this run that had rows."""
-        self._newest_files: dict[int, int] = {}
+        self._reached: dict[int, Reached] = {}
         self._pace_us: dict[str, int] = {}
         self._calm_from = last.epoch + 1 + RECOVERY_EPOCHS if last else 1
         if last is not None:
@@ -95,7 +96,7 @@ class Steering:
     ) -> EpochStatistics:
         """Take note of an epoch that was committed; return its statistics."""
         self._pace_us = pace_us(before, manifest)
-        self._newest_files = newest_files(reports, self._newest_files)
+        self._reached = follow_sources(reports, manifest.rows_before, self._reached)
         statistics = self.gatherer.gather(
             self.layout.query,
             plan,
@@ -104,7 +105,7 @@ class Steering:
             manifest,
             seconds=seconds,
             counts=epoch_counts(reports),
-            backlog=self.backlog(self._newest_files),
+            backlog=self.backlog(self._reached),
             published_at=self.clock(),
         )
         self.tell([*manifest.reconfigured, statistics])

@@ -17,12 +17,12 @@ import polars as pl
 from penstock.base.config import Config
 from penstock.base.errors import CheckpointError
 from penstock.driver.driver import Driver
-from penstock.files.place import Place, named_by_hash, place_of, sha256
+from penstock.files.place import Place, place_of
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import StagedFile
-from penstock.query.nodes import Files, Rows
+from penstock.plan.splits import Split
 from penstock.sinks.staging import read_staged
-from penstock.sources.splits import Split
+from penstock.sources.registry import reader_of
 from penstock.state.care.survey import numbers
 from penstock.state.care.verify_log import checksum_bytes, checksum_of
 from penstock.state.spark_log import COMPACT
@@ -68,19 +68,16 @@ class ImitatedRun:
             clock=lambda: self.now,
             spark_log=str(self.home / "spark"),
         )
-        self._write_rows()
+        self._prepare_sources()
         self.offsets, self.batch, self.logged = self.log.restart()
 
     def _publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
         rows = [row for file in files for row in read_staged(file).to_dicts()]
         self.tables.setdefault(sink, {})[epoch] = rows
 
-    def _write_rows(self) -> None:
+    def _prepare_sources(self) -> None:
         for number, source in self.driver.query.sources:
-            folder = self.home / "rows" / str(number)
-            if isinstance(source.reader, Rows) and not folder.list():
-                data = source.reader.rows.write_ipc(None, compression="uncompressed").getvalue()
-                (folder / named_by_hash("rows", sha256(data), ".arrow")).write_new(data)
+            reader_of(source).prepare(self.home / "rows" / str(number))
 
     def step(self) -> bool:
         """Run the next batch; return whether there was input for one."""
@@ -133,10 +130,9 @@ class ImitatedRun:
 
     def _folders(self) -> Iterable[tuple[int, Place, int | None]]:
         for number, source in self.driver.query.sources:
-            if isinstance(source.reader, Files):
-                yield number, place_of(source.reader.path), source.reader.max_files_per_epoch
-            else:
-                yield number, self.home / "rows" / str(number), None
+            listing = reader_of(source).list_in(str(self.home / "rows" / str(number)))
+            assert listing is not None, "only Spark has the rows"
+            yield number, place_of(listing.folder), listing.limit
 
     def _splits(self, wanted: Mapping[int, int]) -> list[Split]:
         found = []
