@@ -384,8 +384,9 @@ class Aggregate(Keyed):
 class Sink(Node):
     """Where results go. An ordered sink keeps rows until their turn in stream order.
 
-    ``mode`` says what becomes of the epochs of others in a folder: ``error``, ``append`` or
-    ``overwrite``.
+    ``kind`` is a key of `penstock.sinks.registry`, which says what is done with rows; what
+    ``target`` is depends on it. ``mode`` says what becomes of the epochs of others in a folder:
+    ``error``, ``append`` or ``overwrite``.
     """
 
     kind: str

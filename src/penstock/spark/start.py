@@ -30,7 +30,6 @@ from penstock.spark.pins import Pins
 from penstock.spark.progress import ProgressBook
 from penstock.spark.resources import resources_of
 from penstock.spark.session import use_this_python
-from penstock.spark.sinks import SparkPublisher
 from penstock.spark.sources import (
     reads_files,
     source_folders,
@@ -176,7 +175,6 @@ class _Run:
         self.handle: Query | None = None
         self.spark_folder = place_of(config.sparkFolder or checkpoint, fsync=config.fsync)
         _check_spark_folder(spark, spark_uri(self.spark_folder))
-        self.publisher = SparkPublisher(query, spark)
         pins = Pins()
         self.resources = resources_of(
             spark.sparkContext,
@@ -188,7 +186,7 @@ class _Run:
             query,
             checkpoint,
             config,
-            publisher=self.publisher,
+            session=spark,
             time_zone=spark.conf.get("spark.sql.session.timeZone") or "",
             spark_log=str(self.spark_folder / "spark"),
             keep_sizes=keep_sizes,
@@ -227,7 +225,6 @@ class _Run:
             self._started(writer),
             self.driver,
             self.book,
-            self.publisher.tables,
             finish=self._finish if options.finish else None,
             close=self._close,
             wake=self.wake,

@@ -16,7 +16,7 @@ from penstock.base.errors import CheckpointError, OutputError
 from penstock.files.place import Place, place_of
 from penstock.files.sealed import seal, unseal
 from penstock.plan.epoch import Output
-from penstock.state.epochs import epochs_in
+from penstock.sinks.epochs import epochs_in
 
 KIND = "claim"
 MODES = ("error", "append", "overwrite")
