@@ -465,9 +465,6 @@ class Stream:
                 refuses it, ``append`` writes after them, ``overwrite`` removes them, once. A start
                 that goes on from the same checkpoint does nothing of this.
         """
-        if mode not in ("error", "append", "overwrite"):
-            wrong = f"write_parquet: mode={mode!r}; allowed: error, append, overwrite"
-            return self._then(self._node, [wrong]).write_to("parquet", str(folder), ordered=ordered)
         return self.write_to("parquet", str(folder), ordered=ordered, mode=mode)
 
     def write_memory(self, name: str = "results", *, ordered: bool = False) -> Sinks:
@@ -503,8 +500,12 @@ class Stream:
             ordered: Whether rows come in stream order.
             mode: What becomes of the epochs of others at the target.
         """
-        if self._problems:
-            raise QueryError(problems=self._problems)
+        problems = list(self._problems)
+        if mode not in nodes.MODES:
+            allowed = ", ".join(nodes.MODES)
+            problems += located([f"write_{kind}: mode={mode!r}; allowed: {allowed}"])
+        if problems:
+            raise QueryError(problems=problems)
         node = nodes.Sink(
             inputs=(self._node,),
             schema=self._node.schema,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from penstock.query.nodes import Sink
-from penstock.sinks.sink import Committed, Opening, OpenSink, SinkKind
+from penstock.sinks.sink import Committed, Opening, OpenSink, SinkKind, TableOptions
 from penstock.sinks.staged import read_staged
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 class Console(SinkKind):
     """Prints the first rows of every epoch."""
+
+    table_options = TableOptions(target="rows", default=20)
 
     def open(self, sink: Sink, opening: Opening) -> Printer:
         """Find the terminal."""

@@ -21,12 +21,14 @@ from penstock.sinks.epochs import epoch_name, epochs_in
 from penstock.sinks.owners import Claimant, check_owner, claim_folder, end_of
 from penstock.sinks.parts import count_parts, verify_parts
 from penstock.sinks.publish import publish_folder, read_published
-from penstock.sinks.sink import Committed, LastingKind, Look, Opening, OpenSink
+from penstock.sinks.sink import Committed, LastingKind, Look, Opening, OpenSink, TableOptions
 from penstock.sinks.staged import staged_bytes
 
 
 class Folder(LastingKind):
     """Writes results to a folder that belongs to the query."""
+
+    table_options = TableOptions(target="path", options=("mode",))
 
     def place(self, sink: Sink) -> str:
         """Return the folder's path, absolute and without a slash at its end."""

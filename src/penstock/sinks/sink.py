@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -18,6 +19,36 @@ from penstock.files.place import Place
 from penstock.plan.epoch import Output, SinkPlan, StagedFile
 from penstock.query.nodes import Sink
 from penstock.sinks.staged import parquet_bytes, write_staged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """The options by which SQL declares a sink of a kind, beside ``format`` and ``ordered``.
+
+    Attributes:
+        target: The option that is the sink's target.
+        default: The target if that is not given; None if it must be.
+        options: Further options, which are those of `Stream.write_to`.
+    """
+
+    target: str
+    default: Any = None
+    options: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> set[str]:
+        """All options that a table may have."""
+        return {"format", "ordered", self.target, *self.options}
+
+    def is_enough(self, given: Mapping[str, Any]) -> bool:
+        """Return whether some options are enough to write to a table."""
+        return self.target in given or self.default is not None
+
+    def read(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return some options as arguments of `Stream.write_to`."""
+        target = given.get(self.target, self.default)
+        kind = str if self.default is None else type(self.default)
+        return {"target": kind(target)} | {n: str(given[n]) for n in self.options if n in given}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +126,9 @@ class OpenSink(ABC):
 
 class SinkKind(ABC):
     """A kind of sink. One object does for all sinks of the kind, so it keeps nothing of them."""
+
+    table_options: ClassVar[TableOptions | None] = None
+    """By what options SQL declares such a sink; None if it cannot."""
 
     def place(self, sink: Sink) -> str | None:
         """Return the place that a sink has to itself, so that a query has no two there.
@@ -180,7 +214,11 @@ class Look:
 
 
 class LastingKind(SinkKind):
-    """A kind whose published epochs stay as files, so that others can read and verify them."""
+    """A kind whose published epochs stay as files, so that others can read and verify them.
+
+    Its `OpenSink.publish` makes an epoch appear in one step and then removes the staged files. So
+    an epoch that its readers have taken can be told from one that still waits.
+    """
 
     @abstractmethod
     def where(self, target: str, number: int) -> Place:
