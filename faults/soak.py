@@ -32,8 +32,8 @@ from faults.kill_family import READY_SECONDS, Child, scratch_folder
 from faults.report import percentile
 from faults.soak_child import ADVANCE, DELAY, SCHEMA, SIZE
 from penstock.files.place import place_of
+from penstock.sinks.epochs import epoch_name
 from penstock.sinks.publish import read_published
-from penstock.state.epochs import epoch_name
 from penstock.testing.faults.oracle import parted
 
 SAMPLE_SECONDS = 10.0

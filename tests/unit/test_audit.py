@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 
 from penstock.cli.app import app
 from penstock.files.place import place_of
-from penstock.sinks.staging import parquet_bytes
+from penstock.sinks.epochs import epoch_name
+from penstock.sinks.staged import parquet_bytes
 from penstock.state.care.audit import audit
-from penstock.state.epochs import epoch_name
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.testing.faults.specimens import Specimen
 from tests.unit.test_owners import begin, feed

@@ -19,6 +19,7 @@ from penstock.plan.splits import Reached, Split
 from penstock.query.nodes import Source
 from penstock.sources.backlog import Backlog, behind
 from penstock.spark.frame import Frame
+from penstock.testing.caught import catching
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "ts": pl.Datetime("us")}
 SECOND = 1_000_000
@@ -143,14 +144,14 @@ def test_latency_is_the_age_of_the_oldest_file_when_results_come(
         told.append(dict(reached))
         return 7
 
-    def publish(sink: int, epoch: int, files: Any) -> None:
+    def publish(sink: int, epoch: int, found: Any) -> None:
         clock.now += 5.0
 
     driver = Driver(
         query_on(tmp_path / "in"),
         tmp_path / "c",
         Config(fsync=False),
-        publisher=publish,
+        kinds=catching(publish),
         clock=clock,
         backlog=backlog,
     )
@@ -176,9 +177,7 @@ def test_latency_is_that_of_the_source_with_the_oldest_file(tmp_path: Path) -> N
     query = query_on(tmp_path / "a", tmp_path / "b")
     clock = Clock()
     clock.now = 110.0
-    driver = Driver(
-        query, tmp_path / "c", Config(fsync=False), publisher=lambda *_: None, clock=clock
-    )
+    driver = Driver(query, tmp_path / "c", Config(fsync=False), clock=clock)
     splits = [
         Split(
             source=n,

@@ -246,7 +246,6 @@ class Run:
             keyed_query(64),
             self.folder,
             Config(fsync=False),
-            publisher=lambda *_: None,
             clock=lambda: self.now,
             keep_sizes=True,
             elastic=Elastic(max=3, instance_cores=1e-7, cooldown_seconds=1.0),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -17,8 +17,8 @@ from penstock.files.disk import RealDisk
 from penstock.files.place import LocalFiles, in_place_of_local
 from penstock.files.sealed import seal
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.sinks.staging import read_staged
+from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.testing.caught import catching
 from penstock.testing.runner import Batch, frame_splits, run_stages
 
 SCHEMA: dict[str, pl.DataType] = {"k": pl.String(), "ts": pl.Datetime("us")}
@@ -51,11 +51,11 @@ class TwoSources:
         query = compile_query(counted.write_memory().sinks)
         self.clock, self.results = Clock(), [empty]
         self.driver = Driver(
-            query, folder / "c", Config(fsync=False), publisher=self.publish, clock=self.clock
+            query, folder / "c", Config(fsync=False), kinds=catching(self.publish), clock=self.clock
         )
 
-    def publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        self.results += [read_staged(file) for file in files]
+    def publish(self, sink: int, epoch: int, found: pl.DataFrame) -> None:
+        self.results.append(found)
 
     def epoch(self, batch: Batch) -> EpochResult:
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
@@ -105,7 +105,7 @@ def test_a_driver_whose_plan_was_swept_is_fenced(tmp_path: Path) -> None:
     disk = OvertakingDisk(lambda: first.epoch({0: [rows(25)]}))
     with in_place_of_local(lambda fsync: LocalFiles(disk, fsync=fsync)):
         second = Driver(
-            first.driver.query, checkpoint, Config(fsync=False), publisher=first.publish
+            first.driver.query, checkpoint, Config(fsync=False), kinds=catching(first.publish)
         )
         with pytest.raises(FencedError, match="another driver"):
             second.run_epoch(1, lambda query, plan: [])

@@ -14,10 +14,10 @@ import penstock as ps
 from penstock.base.errors import OutputError, QueryError
 from penstock.compiler import compile_query
 from penstock.files.place import place_of
+from penstock.sinks import owners
+from penstock.sinks.epochs import epochs_in
+from penstock.sinks.owners import Claimant, claim_folder, claims_folder, newest_claim
 from penstock.sinks.publish import publish_folder
-from penstock.state import owners
-from penstock.state.epochs import epochs_in
-from penstock.state.owners import Claimant, claim_folder, claims_folder, newest_claim
 from penstock.testing.runner import LocalRun
 
 SCHEMA: dict[str, Any] = {"a": pl.Int64, "ts": pl.Datetime("us")}
@@ -107,12 +107,12 @@ def test_a_folder_that_was_taken_over_is_not_written_by_the_old_query(tmp_path: 
 def test_an_epoch_that_the_old_query_was_about_to_publish_meets_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.driver import outputs
+    from penstock.sinks import folder
 
     old = begin(tmp_path, "old")
     feed(old, 1)
     new = begin(tmp_path, "new", mode="append")
-    monkeypatch.setattr(outputs, "check_owner", lambda *_: None)  # it looked just before
+    monkeypatch.setattr(folder, "check_owner", lambda *_: None)  # it looked just before
     feed(old, 2)
     feed(new, 3)
     assert held(tmp_path / "out") == [1, 2, 3]
@@ -201,7 +201,7 @@ def test_a_folder_that_is_moved_away_is_made_again(tmp_path: Path) -> None:
 def test_files_that_vanish_before_they_are_published_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from penstock.driver import outputs
+    from penstock.sinks import folder
 
     run, publish = begin(tmp_path), publish_folder
     feed(run, 1)
@@ -212,7 +212,7 @@ def test_files_that_vanish_before_they_are_published_are_named(
         publish(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(outputs, "publish_folder", moved_before)
+        patch.setattr(folder, "publish_folder", moved_before)
         with pytest.raises(OutputError, match=r"out'.*moved or removed while the query ran"):
             feed(run, 2)
     shutil.move(tmp_path / "elsewhere", staging)

@@ -11,8 +11,10 @@ import pytest
 from penstock.base.errors import CheckpointError
 from penstock.files.place import place_of
 from penstock.plan.epoch import SinkPlan, StagedFile
+from penstock.sinks.folder import staging_folder
 from penstock.sinks.publish import publish_folder, read_published
-from penstock.sinks.staging import read_staged, stage_frame, staging_folder
+from penstock.sinks.staged import read_staged
+from penstock.sinks.staging import stage_frame
 
 
 def staged(target: Path, files: int) -> list[StagedFile]:

@@ -160,8 +160,7 @@ def test_it_goes_on_where_it_was_and_tells_what_waits(tmp_path: Path) -> None:
     waiting, read, clock = [], [], Clock()
     for _ in range(2):
         driver = Driver(
-            query, tmp_path, Config(fsync=False),
-            publisher=lambda *_: None, backlog=Backlog(query, clock=clock),
+            query, tmp_path, Config(fsync=False), backlog=Backlog(query, clock=clock),
         )  # fmt: skip
         for _ in range(2):
             rows = driver.last.rows_before[0] if driver.last else 0

@@ -19,8 +19,8 @@ from penstock.files.local_cache import LocalCache
 from penstock.files.place import FileSystem, LocalFiles, Place, place_of, sha256
 from penstock.files.remote import remote_files, split_uri
 from penstock.files.s3 import PUT_BYTES, S3Files, connect_s3
-from penstock.state.epochs import epoch_name, epochs_in
-from penstock.state.owners import Claimant, check_owner, claim_folder, end_of, newest_claim
+from penstock.sinks.epochs import epoch_name, epochs_in
+from penstock.sinks.owners import Claimant, check_owner, claim_folder, end_of, newest_claim
 
 BUCKET = "penstock-tests"
 

@@ -10,10 +10,10 @@ import pytest
 from penstock.base.errors import CheckpointError
 from penstock.files.place import place_of
 from penstock.plan.buckets import BucketSet
+from penstock.sinks.epochs import epoch_name
 from penstock.state.care.repair import plan_repair
 from penstock.state.care.repair_steps import RepairPlan, carry_out, seems_to_run
 from penstock.state.care.verify import verify
-from penstock.state.epochs import epoch_name
 from penstock.state.manifests import Manifest, ManifestLog
 from penstock.testing.faults.specimens import Outcome, Specimen, naming
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from penstock.base.config import STRATEGIES
 from penstock.base.errors import ConfigError, QueryError
@@ -20,6 +19,7 @@ from penstock.compiler.size import size_subclusters
 from penstock.compiler.split import split_subqueries
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink, topological
+from penstock.sinks.registry import find_kind
 
 Pass = Callable[[CompiledQuery], CompiledQuery]
 
@@ -58,18 +58,13 @@ def compile_query(
 
 
 def _check_sinks(sinks: tuple[Sink, ...]) -> None:
-    named = [sink for sink in sinks if sink.kind in ("parquet", "memory")]
-    places = Counter(_place(sink) for sink in named)
-    twice = {_place(sink): f"{sink.kind} {sink.target!r}" for sink in reversed(named)}
-    problems = [f"two sinks write to the same {twice[p]}" for p, n in places.items() if n > 1]
+    places = [find_kind(sink.kind).place(sink) for sink in sinks]
+    counts = Counter(place for place in places if place is not None)
+    first = dict(zip(reversed(places), reversed(sinks), strict=True))
+    problems = [
+        f"two sinks write to the same {first[place].kind} {first[place].target!r}"
+        for place, count in counts.items()
+        if count > 1
+    ]
     if problems:
         raise QueryError(problems=problems)
-
-
-def _place(sink: Sink) -> tuple[str, str]:
-    """Return where a sink writes, in a form in which different spellings are equal."""
-    text = str(sink.target).removeprefix("file://")
-    if sink.kind == "parquet":
-        remote = "://" in text
-        text = text.rstrip("/") if remote else str(Path(text).expanduser().absolute())
-    return sink.kind, text

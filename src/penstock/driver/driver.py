@@ -19,7 +19,7 @@ from penstock.control.elastic import Elastic
 from penstock.driver.again import Retries
 from penstock.driver.epoch import epoch_counts, file_counts, make_manifest, make_plan, may_idle
 from penstock.driver.layout import Layout
-from penstock.driver.outputs import Outputs, Publisher
+from penstock.driver.outputs import Outputs
 from penstock.driver.pinned import meaning, pin
 from penstock.driver.resources import Resources
 from penstock.driver.steering.reconfigure import records
@@ -30,6 +30,8 @@ from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.statistics import EpochStatistics
+from penstock.sinks.registry import find_kind
+from penstock.sinks.sink import Kinds
 from penstock.state.care.survey import numbers
 from penstock.state.manifests import Manifest, ManifestLog, fenced
 from penstock.state.retention import Retention
@@ -62,7 +64,8 @@ class Driver:
         checkpoint: str | Path,
         config: Config,
         *,
-        publisher: Publisher,
+        kinds: Kinds = find_kind,
+        session: object = None,
         clock: Callable[[], float] = time.time,
         time_zone: str = "UTC",
         spark_log: str | Path | None = None,
@@ -78,7 +81,8 @@ class Driver:
             query: The compiled query.
             checkpoint: The checkpoint's path or URI.
             config: How the query runs.
-            publisher: Gives rows to sinks that are not folders.
+            kinds: Finds what is done with the rows of a kind of sink.
+            session: The session of the engine, for sinks that give rows to it.
             clock: Tells the time.
             time_zone: The time zone that the query's times are in.
             spark_log: Spark's own checkpoint folder; none if Spark does not drive the query.
@@ -108,7 +112,13 @@ class Driver:
         self.spark_log = None if spark_log is None else place_of(spark_log, fsync=config.fsync)
         self._check_spark_log()
         self.outputs = Outputs(
-            self.root, query, publisher, fsync=config.fsync, owner=self.word, last=self.last
+            self.root,
+            query,
+            kinds=kinds,
+            session=session,
+            fsync=config.fsync,
+            owner=self.word,
+            last=self.last,
         )
         self.retention = Retention(
             self.root, epochs=config.retainEpochs, seconds=config.retainSeconds
@@ -346,7 +356,7 @@ class Driver:
             self._lock.release()
 
     def close(self) -> None:
-        """Write the last statistics, and remove the empty staging folders."""
+        """Write the last statistics, and close the sinks."""
         self.steering.close()
         self.outputs.close()
 

@@ -246,8 +246,9 @@ def _outputs(plan: EpochPlan, last: Manifest, staged: Sequence[StagedFile]) -> d
     found = dict(last.outputs)
     for sink in plan.sinks.values():
         before = found.get(output_name(sink.target))
-        if before is None or (before.first, before.since) != (sink.first, sink.since):
-            found[output_name(sink.target)] = Output(first=sink.first, since=sink.since)
+        anew = Output(kind=sink.kind, first=sink.first, since=sink.since)
+        if before is None or replace(before, rows=0, epochs=0) != anew:
+            found[output_name(sink.target)] = anew
     for target in sorted({file.target for file in staged}):
         before = found.get(output_name(target), Output())
         rows = sum(file.rows for file in staged if file.target == target)

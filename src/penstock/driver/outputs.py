@@ -1,37 +1,23 @@
 """The outputs of committed epochs: sinks, late rows, dead letters.
 
-Law: what a committed epoch has staged is published once, by the driver that committed it or by the
-next one; a file goes where it was meant to go when it was staged, whatever the query is now.
+Law: what a committed epoch has staged is published, by the driver that committed it or by the next
+one; a file goes where it was meant to go when it was staged, whatever the query is now. How that is
+done, and how often rows can be seen, is for the kind of sink to say (`penstock.sinks.sink`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Protocol
-
 import polars as pl
 
-from penstock.base.errors import CheckpointError, OutputError
-from penstock.driver.pinned import sink_name
 from penstock.files.place import Place, place_of
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import SinkPlan, StagedFile
 from penstock.query.nodes import Sink
-from penstock.sinks.publish import publish_folder, read_published
-from penstock.sinks.staging import read_staged, staging_folder
-from penstock.state.epochs import epoch_name
+from penstock.sinks.publish import read_published
+from penstock.sinks.registry import find_kind
+from penstock.sinks.sink import Committed, Kinds, LastingKind, Opening, OpenSink
 from penstock.state.manifests import Manifest, output_name
-from penstock.state.owners import Claimant, check_owner, claim_folder
 from penstock.state.published import is_published, mark_published, published_marker
-
-
-class Publisher(Protocol):
-    """Gives the rows of a committed epoch to a sink that is not a folder."""
-
-    def __call__(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        """Publish one epoch for one sink; may be called again for the same epoch."""
-        ...
 
 
 class Outputs:
@@ -41,87 +27,75 @@ class Outputs:
         self,
         root: Place,
         query: CompiledQuery,
-        publisher: Publisher,
         *,
+        kinds: Kinds = find_kind,
+        session: object = None,
         fsync: bool,
         owner: str,
         last: Manifest | None,
     ) -> None:
-        """Find out where the sinks of a query are, and make their folders its own.
+        """Open the sinks of a query.
 
         Args:
             root: Penstock's folder in the checkpoint.
             query: The query.
-            publisher: Gives rows to sinks that are not folders.
+            kinds: Finds the kinds of sinks.
+            session: The session of the engine, for sinks that give rows to it.
             fsync: Whether files are synced.
             owner: The query's own word.
             last: The newest manifest.
 
         Raises:
-            OutputError: A folder belongs to another query.
+            OutputError: A sink's place belongs to another query.
         """
-        self.root, self.publisher, self.fsync, self.owner = root, publisher, fsync, owner
-        names = _named(query)
-        self.plans = {n: self._plan(names[n], sink, last) for n, sink in query.sinks}
-        self.folders = {n for n, sink in query.sinks if sink.kind == "parquet"}
+        self.root, self.kinds, self.session = root, kinds, session
+        self.fsync, self.owner = fsync, owner
+        targets = self._targets(query)
+        # Those that last come first: a function that raises then holds none of them back.
+        ordered = sorted(query.sinks, key=lambda found: not self._lasts(found[1]))
+        self.sinks = {n: self._open(n, sink, targets[n], last) for n, sink in ordered}
         self._published: tuple[StagedFile, ...] = ()
 
     @property
+    def plans(self) -> dict[int, SinkPlan]:
+        """Where the rows of each sink go."""
+        return {number: sink.plan for number, sink in self.sinks.items()}
+
+    @property
     def staging(self) -> list[Place]:
-        """The folders beside sinks in which their files wait."""
-        return [
-            place_of(plan.staging, fsync=self.fsync)
-            for number, plan in self.plans.items()
-            if number in self.folders
-        ]
+        """The folders outside of the checkpoint in which files wait."""
+        folders = sorted({plan.staging for plan in self.plans.values()} - {self._own_staging})
+        return [place_of(folder, fsync=self.fsync) for folder in folders]
+
+    @property
+    def _own_staging(self) -> str:
+        return f"{self.root}/staged"
 
     def publish(self, manifest: Manifest, *, verify: bool = False) -> None:
         """Make what an epoch has staged visible, unless that was done before.
 
         Args:
             manifest: The manifest of the epoch.
-            verify: Whether to read the files first; after a crash, they may be damaged.
+            verify: Whether the files may be damaged, as after a crash.
 
         Raises:
             CheckpointError: A staged file is missing or damaged.
         """
         if is_published(self.root, manifest):
             return
-        called = {plan.target for n, plan in self.plans.items() if n not in self.folders}
-        for target in sorted({staged.target for staged in manifest.staged} - called):
-            files = [staged for staged in manifest.staged if staged.target == target]
-            number = manifest.output(target).first + manifest.epoch
-            self._publish_folder(target, number, files, verify=verify)
-        for number, plan in self.plans.items():
-            if number not in self.folders:
-                files = [staged for staged in manifest.staged if staged.target == plan.target]
-                self.publisher(number, manifest.epoch, files)
+        for sink in (*self._without_sink(manifest), *self.sinks.values()):
+            sink.publish(_committed(manifest, sink.plan.target, recovered=verify))
         mark_published(self.root, manifest)
         self._forget(manifest)
 
-    def _publish_folder(
-        self, target: str, number: int, files: Sequence[StagedFile], *, verify: bool
-    ) -> None:
-        if not target.startswith("/") and "://" not in target:
-            return  # a sink that is no folder, of a query that had one more
-        place = place_of(target, fsync=self.fsync)
-        published = place / epoch_name(number)
-        if files[0].kind == "output":
-            check_owner(place, self.owner, number)
-        if verify and not published.exists():
-            try:
-                _verify(files)
-            except CheckpointError:  # unless another driver has just published them
-                if not published.exists():
-                    raise
-        try:
-            publish_folder(place, number, files)
-        except FileNotFoundError as error:
-            reason = (
-                f"it was moved or removed while the query ran, and its files with it: {error}; put "
-                f"back what is missing and start again; epoch {number} is committed and waits"
-            )
-            raise OutputError(path=target, reason=reason) from error
+    def _without_sink(self, manifest: Manifest) -> list[OpenSink]:
+        """Return who takes files that no sink of the query waits for."""
+        ours = {sink.plan.target for sink in self.sinks.values()}
+        found = []
+        for target in sorted({staged.target for staged in manifest.staged} - ours):
+            kind = self.kinds(manifest.output(target).kind)
+            found.append(kind.take_over(target, owner=self.owner, fsync=self.fsync))
+        return [sink for sink in found if sink is not None]
 
     def _forget(self, manifest: Manifest) -> None:
         """Remove what the epoch before has left: its marker and files for other sinks.
@@ -131,48 +105,49 @@ class Outputs:
         published_marker(self.root, manifest.epoch - 1).delete()
         for staged in self._published:
             place_of(staged.path, fsync=self.fsync).delete()
-        ours = f"{self.root}/staged/"
+        ours = f"{self._own_staging}/"
         self._published = tuple(s for s in manifest.staged if s.path.startswith(ours))
 
-    def _plan(self, name: str, sink: Sink, last: Manifest | None) -> SinkPlan:
-        if sink.kind != "parquet":
-            return SinkPlan(target=name, staging=f"{self.root}/staged")
-        place = place_of(sink.target, fsync=self.fsync)
-        target = str(place)
-        known = last.outputs.get(output_name(target)) if last else None
+    def _lasts(self, sink: Sink) -> bool:
+        return isinstance(self.kinds(sink.kind), LastingKind)
+
+    def _targets(self, query: CompiledQuery) -> dict[int, str]:
+        """Return the name of each sink; of several with one name, all but one get a number."""
+        names = {number: self.kinds(sink.kind).name(sink) for number, sink in query.sinks}
+        found: dict[int, str] = {}
+        for number, name in names.items():
+            same = sum(names[before] == name for before in found)
+            found[number] = f"{name} #{same + 1}" if same else name
+        return found
+
+    def _open(self, number: int, sink: Sink, target: str, last: Manifest | None) -> OpenSink:
         staged = last is not None and any(file.target == target for file in last.staged)
-        claimant = Claimant(
+        opening = Opening(
+            number=number,
+            target=target,
+            root=self.root,
             owner=self.owner,
-            checkpoint=str(self.root.parent),
             next_epoch=last.epoch + 1 if last else 0,
-            mode=sink.mode,
-            known=known,
+            known=last.outputs.get(output_name(target)) if last else None,
             waits=last is not None and staged and not is_published(self.root, last),
+            fsync=self.fsync,
+            session=self.session,
         )
-        try:
-            claim = claim_folder(place, claimant)
-        except OSError as error:
-            reason = f"it cannot be written: {error}; give a folder beside which files can be made"
-            raise OutputError(path=target, reason=reason) from error
-        staging = staging_folder(target, self.owner)
-        since = claim.begin - claim.first
-        return SinkPlan(target=target, staging=staging, first=claim.first, since=since)
+        return self.kinds(sink.kind).open(sink, opening)
 
     def close(self) -> None:
-        """Remove the staging folders that are empty."""
-        for folder in self.staging:
-            with suppress(OSError):
-                folder.delete()
+        """Close the sinks."""
+        for sink in self.sinks.values():
+            sink.close()
 
 
-def _named(query: CompiledQuery) -> dict[int, str]:
-    """Return the name of each sink; of several with one name, all but the first get a number."""
-    names: dict[int, str] = {}
-    for number, sink in query.sinks:
-        name = sink_name(sink)
-        same = sum(sink_name(query.sinks[i][1]) == name for i in range(len(names)))
-        names[number] = f"{name} #{same + 1}" if same else name
-    return names
+def _committed(manifest: Manifest, target: str, *, recovered: bool) -> Committed:
+    return Committed(
+        epoch=manifest.epoch,
+        number=manifest.output(target).first + manifest.epoch,
+        files=tuple(staged for staged in manifest.staged if staged.target == target),
+        recovered=recovered,
+    )
 
 
 def read_side_output(root: Place, kind: str) -> dict[int, pl.DataFrame]:
@@ -191,8 +166,3 @@ def read_side_output(root: Place, kind: str) -> dict[int, pl.DataFrame]:
         if frames:
             found[int(entry.name)] = pl.concat(frames, how="diagonal")
     return found
-
-
-def _verify(files: Sequence[StagedFile]) -> None:
-    for file in files:
-        read_staged(file)

@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.base.errors import CheckpointError
 from penstock.driver.pinned_words import told_changes
-from penstock.files.place import Place, place_of, sha256
+from penstock.files.place import Place, sha256
 from penstock.files.sealed import seal, unseal
 from penstock.operators.rowwise.lookup import table_bytes
 from penstock.plan.compiled import CompiledQuery
@@ -35,6 +35,7 @@ from penstock.query.nodes import (
     Union,
 )
 from penstock.query.process import Process
+from penstock.sinks.registry import find_kind
 from penstock.sources.registry import reader_of
 
 KIND = "query"
@@ -57,26 +58,12 @@ def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
         facts[f"{name} input"] = [_text(query, child) for child in query.inputs[number]]
         facts |= {f"{name} {fact}": value for fact, value in node.facts().items()}
         if isinstance(node, Sink):
-            facts[f"{name} target"] = sink_name(node)
+            facts[f"{name} target"] = find_kind(node.kind).name(node)
         if isinstance(node, Pairing):  # its state has the columns that results need
             facts[f"{name} carries"] = node.kept(query.required[number])
         if isinstance(node, Process):
             facts[f"{name} code"] = _class_code(type(node.processor))
     return facts
-
-
-def sink_name(sink: Sink) -> str:
-    """Return the name by which a sink is known from one run to the next.
-
-    >>> sink_name(Sink(schema={}, kind="memory", target="results"))
-    'memory results'
-    """
-    if sink.kind == "parquet":
-        return f"{sink.kind} {place_of(sink.target)}"
-    name = (
-        getattr(sink.target, "__qualname__", "function") if callable(sink.target) else sink.target
-    )
-    return f"{sink.kind} {name}"
 
 
 def _time(source: Source) -> str:

@@ -70,13 +70,15 @@ class SinkPlan:
     """Where the rows of a sink go, and where they wait until then.
 
     ``first`` is the number that epoch 0 has, or would have, in the sink's folder; epochs from
-    ``since`` on are there.
+    ``since`` on are there. ``kind`` is what kind of sink it is, as in `Sink`; late rows and dead
+    letters go to folders.
     """
 
     target: str
     staging: str
     first: int = 0
     since: int = 0
+    kind: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +90,14 @@ class Output:
         epochs: How many epochs had rows.
         first: The number that epoch 0 has, or would have, in a sink's folder.
         since: The first epoch that counts here.
+        kind: What kind of sink it is, as in `SinkPlan`.
     """
 
     rows: int = 0
     epochs: int = 0
     first: int = 0
     since: int = 0
+    kind: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

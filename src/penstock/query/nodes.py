@@ -388,12 +388,16 @@ class Aggregate(Keyed):
         return f"aggregate {values}{by} over {self.window}"
 
 
+MODES = ("error", "append", "overwrite")
+"""What a query does if the place of its sink has epochs of others."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sink(Node):
     """Where results go. An ordered sink keeps rows until their turn in stream order.
 
-    ``mode`` says what becomes of the epochs of others in a folder: ``error``, ``append`` or
-    ``overwrite``.
+    ``kind`` is a key of `penstock.sinks.registry`, which says what is done with rows; what
+    ``target`` is depends on it. ``mode`` is one of `MODES`.
     """
 
     kind: str

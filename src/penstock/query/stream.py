@@ -465,18 +465,15 @@ class Stream:
                 refuses it, ``append`` writes after them, ``overwrite`` removes them, once. A start
                 that goes on from the same checkpoint does nothing of this.
         """
-        if mode not in ("error", "append", "overwrite"):
-            wrong = f"write_parquet: mode={mode!r}; allowed: error, append, overwrite"
-            return self._then(self._node, [wrong])._sink("parquet", str(folder), ordered)
-        return self._sink("parquet", str(folder), ordered, mode)
+        return self.write_to("parquet", str(folder), ordered=ordered, mode=mode)
 
     def write_memory(self, name: str = "results", *, ordered: bool = False) -> Sinks:
         """Keep results in the driver's memory; read them with ``query.table(name)``."""
-        return self._sink("memory", name, ordered)
+        return self.write_to("memory", name, ordered=ordered)
 
     def write_console(self, rows: int = 20, *, ordered: bool = False) -> Sinks:
         """Print each epoch's results, at most ``rows`` of them."""
-        return self._sink("console", rows, ordered)
+        return self.write_to("console", rows, ordered=ordered)
 
     def foreach_batch(
         self, function: Callable[[Any, int], None], *, ordered: bool = False
@@ -489,11 +486,26 @@ class Stream:
         """
         casts, found = casts_for_spark(self._node.schema)
         stream = self._then(self._node, found)
-        return (stream.map(**casts) if casts else stream)._sink("foreach_batch", function, ordered)
+        stream = stream.map(**casts) if casts else stream
+        return stream.write_to("foreach_batch", function, ordered=ordered)
 
-    def _sink(self, kind: str, target: Any, ordered: bool, mode: str = "error") -> Sinks:
-        if self._problems:
-            raise QueryError(problems=self._problems)
+    def write_to(
+        self, kind: str, target: Any = None, *, ordered: bool = False, mode: str = "error"
+    ) -> Sinks:
+        """Write results to a sink of any kind, such as one of your own.
+
+        Args:
+            kind: What kind of sink it is, by its key in `penstock.sinks.registry`.
+            target: Where results go; what that can be depends on the kind.
+            ordered: Whether rows come in stream order.
+            mode: What becomes of the epochs of others at the target.
+        """
+        problems = list(self._problems)
+        if mode not in nodes.MODES:
+            allowed = ", ".join(nodes.MODES)
+            problems += located([f"write_{kind}: mode={mode!r}; allowed: {allowed}"])
+        if problems:
+            raise QueryError(problems=problems)
         node = nodes.Sink(
             inputs=(self._node,),
             schema=self._node.schema,

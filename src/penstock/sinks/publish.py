@@ -14,8 +14,8 @@ import polars as pl
 
 from penstock.files.place import Place, named_by_hash
 from penstock.plan.epoch import StagedFile
-from penstock.sinks.staging import parquet_bytes, read_staged
-from penstock.state.epochs import epoch_name, epochs_in
+from penstock.sinks.epochs import epoch_name, epochs_in
+from penstock.sinks.staged import parquet_bytes, read_staged
 
 
 def publish_folder(target: Place, number: int, files: Sequence[StagedFile]) -> None:

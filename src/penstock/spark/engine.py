@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from penstock.query.engine import StartOptions
 from penstock.query.nodes import Sink
+from penstock.sinks.registry import register
+from penstock.spark.foreach_batch import ForeachBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 class SparkEngine:
     """Explains queries, and starts them on Spark."""
+
+    def __init__(self) -> None:
+        """Make the sinks known that need Spark."""
+        register("foreach_batch", ForeachBatch())
 
     def explain(
         self, sinks: tuple[Sink, ...], *, strategy: str, instances: int | str, mermaid: bool

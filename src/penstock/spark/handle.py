@@ -19,7 +19,7 @@ from penstock.driver.outputs import read_side_output
 from penstock.driver.sizing.sizes import read_first
 from penstock.driver.steering import by_hand
 from penstock.observe import history
-from penstock.sinks.tables import Tables
+from penstock.sinks.memory import read_table
 from penstock.spark.failures import clear_error
 from penstock.spark.progress import ProgressBook
 
@@ -45,7 +45,6 @@ class Query:
         spark_query: StreamingQuery,
         driver: Driver,
         book: ProgressBook,
-        tables: Tables,
         *,
         finish: Callable[[], None] | None,
         close: Callable[[], None],
@@ -53,7 +52,7 @@ class Query:
     ) -> None:
         """Watch a streaming query until it ends; then finish it, if asked, and clean up."""
         self._spark_query, self._driver = spark_query, driver
-        self._book, self._tables = book, tables
+        self._book = book
         self._finish, self._close, self._wake = finish, close, wake
         self._error: BaseException | None = None
         self._stopping = False
@@ -230,7 +229,7 @@ class Query:
 
     def table(self, name: str = "results") -> pl.DataFrame:
         """Return the rows of a memory sink."""
-        return self._tables.read(name)
+        return read_table(self._driver.outputs.sinks.values(), name)
 
     def late(self) -> dict[str, pl.DataFrame]:
         """Return the late rows of each source, with the epoch in which they came.

@@ -31,7 +31,6 @@ from penstock.spark.pins import Pins
 from penstock.spark.progress import ProgressBook
 from penstock.spark.resources import resources_of
 from penstock.spark.session import use_this_python
-from penstock.spark.sinks import SparkPublisher
 from penstock.spark.sources import (
     prepare_sources,
     source_folders,
@@ -171,7 +170,6 @@ class _Run:
         self.handle: Query | None = None
         self.spark_folder = place_of(config.sparkFolder or checkpoint, fsync=config.fsync)
         _check_spark_folder(spark, spark_uri(self.spark_folder))
-        self.publisher = SparkPublisher(query, spark)
         pins = Pins()
         self.resources = resources_of(
             spark.sparkContext,
@@ -183,7 +181,7 @@ class _Run:
             query,
             checkpoint,
             config,
-            publisher=self.publisher,
+            session=spark,
             time_zone=spark.conf.get("spark.sql.session.timeZone") or "",
             spark_log=str(self.spark_folder / "spark"),
             keep_sizes=keep_sizes,
@@ -222,7 +220,6 @@ class _Run:
             self._started(writer),
             self.driver,
             self.book,
-            self.publisher.tables,
             finish=self._finish if options.finish else None,
             close=self._close,
             wake=self.wake,

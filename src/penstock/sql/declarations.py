@@ -14,14 +14,12 @@ from sqlglot import exp
 
 from penstock.query.dialect import to_text
 from penstock.query.expressions import ExpressionProblem, infer, parse
+from penstock.sinks.registry import KINDS
+from penstock.sinks.sink import TableOptions
 from penstock.sql.places import Mistakes
 
 STILL_FORMATS = ("parquet", "csv", "ndjson", "arrow")
 _OWN_NAMES = {exp.FileFormatProperty: "format", exp.SchemaCommentProperty: "comment"}
-_SINK_OPTIONS = {
-    "parquet": {"format", "path", "ordered", "mode"},
-    "console": {"format", "rows", "ordered"},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +36,16 @@ class Declaration:
         return str(self.options.get("format", "parquet"))
 
     @property
+    def sink(self) -> TableOptions | None:
+        """The options of a sink of this format; None if there is no such sink."""
+        kind = KINDS.get(self.format)
+        return None if kind is None else kind.table_options
+
+    @property
     def is_sink(self) -> bool:
         """Whether the declaration is enough to write to the table."""
-        return self.format == "console" or (self.format == "parquet" and "path" in self.options)
+        sink = self.sink
+        return sink is not None and sink.is_enough(self.options)
 
     @property
     def is_still(self) -> bool:
@@ -73,7 +78,7 @@ def read_declaration(statement: exp.Create, mistakes: Mistakes) -> Declaration:
     columns = _columns(schema.expressions if isinstance(schema, exp.Schema) else [], mistakes)
     declared = Declaration(name=table.name, columns=columns, options=_options(statement, mistakes))
     if "time" not in declared.options and (declared.is_sink or declared.is_still):
-        known = _SINK_OPTIONS.get(declared.format, {"format", "path"})
+        known = declared.sink.names if declared.sink else {"format", "path"}
         declared.refuse_options(known, table, mistakes)
     return declared
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from penstock.base.errors import QueryError
 from penstock.query.stream import Sinks, Stream
+from penstock.sinks.registry import KINDS
 from penstock.sources.read import read_arrow, read_csv, read_ndjson, read_parquet
 from penstock.sql.declarations import Declaration, read_declaration
 from penstock.sql.dialect import parse_statements
@@ -199,8 +200,9 @@ class _Script:
             self.mistakes.add(f"{target.name!r} is read; INSERT needs a table without time", target)
         elif target.name in self.targets and not self.targets[target.name].is_sink:
             form = self.targets[target.name].format
+            known = ", ".join(key for key, kind in KINDS.items() if kind.table_options)
             self.mistakes.add(
-                f"format {form!r} can be read and not written; formats: parquet, console", target
+                f"format {form!r} can be read and not written; formats: {known}", target
             )
         elif target.name in self.targets:
             self.written.add(target.name)
@@ -227,13 +229,9 @@ class _Script:
         if target.columns and node is not None:
             stream = self._fitted(stream, target, node)
         ordered = bool(target.options.get("ordered", False))
-        if target.format == "console":
-            rows = int(target.options.get("rows", 20))
-            self.sinks.append(stream.write_console(rows, ordered=ordered))
-        else:
-            mode = str(target.options.get("mode", "error"))
-            path = target.options["path"]
-            self.sinks.append(stream.write_parquet(path, ordered=ordered, mode=mode))
+        assert target.sink is not None  # a table that cannot be written is refused
+        options = target.sink.read(target.options)
+        self.sinks.append(stream.write_to(target.format, ordered=ordered, **options))
 
     def _fitted(self, stream: Stream, target: Declaration, node: exp.Expr) -> Stream:
         """Return a stream with the declared names of a table, by position."""

@@ -15,9 +15,11 @@ from penstock.base.config import Config
 from penstock.driver.driver import Driver, EpochResult, Hold
 from penstock.driver.in_process import route, run_stages
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
+from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.splits import Split
-from penstock.sinks.staging import read_staged
+from penstock.sinks.memory import Memory, Table
+from penstock.sinks.registry import find_kind
+from penstock.sinks.sink import LastingKind, SinkKind
 from penstock.sources.reader import split_of_rows
 
 __all__ = ["Batch", "LocalRun", "frame_splits", "route", "run_stages"]
@@ -60,10 +62,8 @@ class LocalRun:
             hold: Tells which buckets of which operators stay behind in an epoch.
         """
         self.config = config or Config(fsync=False)
-        self._tables: dict[int, dict[int, pl.DataFrame]] = {}
-        self._schemas = {number: dict(sink.schema) for number, sink in query.sinks}
         self.driver = Driver(
-            query, checkpoint, self.config, publisher=self._publish, clock=clock, hold=hold
+            query, checkpoint, self.config, kinds=_kept_here, clock=clock, hold=hold
         )
 
     @property
@@ -102,16 +102,17 @@ class LocalRun:
         )
 
     def table(self, sink: int | None = None) -> pl.DataFrame:
-        """Return the rows that a memory sink has got, epoch by epoch."""
+        """Return the rows that a sink has got in this run, epoch by epoch; not of a folder."""
         number = self.driver.query.sinks[0][0] if sink is None else sink
-        epochs = self._tables.get(number, {})
-        schema = self._schemas[number]
-        return pl.concat([pl.DataFrame(schema=schema), *[epochs[e] for e in sorted(epochs)]])
+        table = self.driver.outputs.sinks[number]
+        assert isinstance(table, Table)
+        return table.read()
 
-    def _publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        frames = [read_staged(file) for file in files]
-        table = self._tables.setdefault(sink, {})
-        table[epoch] = pl.concat([pl.DataFrame(schema=self._schemas[sink]), *frames])
+
+def _kept_here(key: str) -> SinkKind:
+    """Return a kind whose epochs last; instead of any other, tables in this process."""
+    kind = find_kind(key)
+    return kind if isinstance(kind, LastingKind) else Memory()
 
 
 def frame_splits(query: CompiledQuery, batch: Batch) -> list[Split]:

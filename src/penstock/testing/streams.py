@@ -21,13 +21,13 @@ from penstock.base.config import Config
 from penstock.compiler import compile_query
 from penstock.driver.inspect import read_state
 from penstock.driver.outputs import read_side_output
-from penstock.files.place import place_of
 from penstock.plan.buckets import BucketMap, BucketSet
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
-from penstock.sinks.publish import read_published
+from penstock.sinks.registry import find_kind
+from penstock.sinks.sink import LastingKind
 from penstock.state import cache
 from penstock.testing.compare import difference
 from penstock.testing.crashes import CrashingRun
@@ -210,8 +210,10 @@ class TestStream:
         number = self._sink(sink)
         node = self._query.nodes[number]
         assert isinstance(node, Sink)
-        if node.kind == "parquet":
-            return _published(node).to_dicts()
+        kind = find_kind(node.kind)
+        if isinstance(kind, LastingKind):
+            epochs = kind.read(kind.name(node)).values()
+            return pl.concat([pl.DataFrame(schema=dict(node.schema)), *epochs]).to_dicts()
         frames = [*self._before.get(number, []), self._run.table(number)]
         return pl.concat(frames).to_dicts()
 
@@ -342,7 +344,7 @@ class TestStream:
 
     def _reopen(self, instances: int | Mapping[int, int] | None, strategy: str | None) -> None:
         for number, sink in self._query.sinks:
-            if sink.kind != "parquet":
+            if not isinstance(find_kind(sink.kind), LastingKind):
                 self._before.setdefault(number, []).append(self._run.table(number))
         query = self._run.driver.query
         if instances is not None or strategy is not None:
@@ -358,9 +360,3 @@ class TestStream:
 
     def _begin(self, query: CompiledQuery) -> CrashingRun:
         return CrashingRun(query, self._folder, self._config, hold=lambda epoch: self._held)
-
-
-def _published(sink: Sink) -> pl.DataFrame:
-    """Return the rows that a reader of a sink's folder sees, epoch by epoch."""
-    frames = read_published(place_of(sink.target)).values()
-    return pl.concat([pl.DataFrame(schema=dict(sink.schema)), *frames])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.base.config import Config
@@ -17,9 +17,10 @@ from penstock.control.sizing import SubqueryCost
 from penstock.driver.driver import Driver
 from penstock.driver.in_process import run_stages
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import StagedFile, TaskReport
+from penstock.plan.epoch import TaskReport
 from penstock.plan.splits import Split
 from penstock.query.nodes import Sink
+from penstock.sinks.sink import Committed, Opening, OpenSink, SinkKind
 from penstock.sources.reader import SampleError
 from penstock.sources.registry import reader_of
 from penstock.state import cache
@@ -58,14 +59,11 @@ def take_sample(
     Raises:
         SampleError: There are no rows yet, a source is a streaming DataFrame, or the query fails.
     """
-    muted = tuple(
-        replace(sink, kind="memory", target=f"sample-{i}") for i, sink in enumerate(sinks)
-    )
-    query = compile_query(muted, strategy=strategy, buckets=buckets)
+    query = compile_query(sinks, strategy=strategy, buckets=buckets)
     with tempfile.TemporaryDirectory(prefix="penstock-sample-") as scratch:
         batches = _batches(query, Path(scratch) / "input", rows)
         config = Config(buckets=buckets, strategy=strategy, fsync=False, maxRefusedRows=2**62)
-        driver = Driver(query, Path(scratch) / "checkpoint", config, publisher=_nowhere)
+        driver = Driver(query, Path(scratch) / "checkpoint", config, kinds=lambda key: _Nowhere())
         try:
             reports = [_epoch(driver, epoch, splits) for epoch, splits in enumerate(batches)]
         except Exception as error:  # a user's function may raise anything
@@ -77,8 +75,17 @@ def take_sample(
     return _measured(query, [report for some in reports[1:] for report in some])
 
 
-def _nowhere(sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-    """Publish nothing."""
+class _Nowhere(SinkKind):
+    """Takes the place of every sink: rows are staged, since that is work, and seen by nobody."""
+
+    def open(self, sink: Sink, opening: Opening) -> OpenSink:
+        """Open nothing."""
+        return _Unpublished(opening.plan(sink))
+
+
+class _Unpublished(OpenSink):
+    def publish(self, committed: Committed) -> None:
+        """Leave the rows where they are."""
 
 
 def _epoch(driver: Driver, epoch: int, splits: Sequence[Split]) -> Sequence[TaskReport]:

@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from penstock.base.errors import CheckpointError
 from penstock.files.place import Place, place_of
 from penstock.plan.epoch import Output, StagedFile
+from penstock.sinks.sink import LastingKind
 from penstock.state.care.audited import Audit, EpochAudit, OutputAudit, Parting
-from penstock.state.care.survey import Survey, is_folder, survey
-from penstock.state.epochs import epoch_name, published_epoch
+from penstock.state.care.survey import Survey, lasting_kind, survey
 from penstock.state.manifests import Manifest, output_name
-from penstock.state.owners import end_of
 from penstock.state.spark_log import files_of
 
 _TRIES = 5
@@ -52,6 +51,7 @@ class _Auditor:
     found: Survey
     partings: list[Parting] = field(default_factory=list)
     missing: list[Parting] = field(default_factory=list)
+    there: dict[tuple[str, int, int], Mapping[int, Place]] = field(default_factory=dict)
 
     def audit(self) -> Audit:
         found = self.found
@@ -154,7 +154,9 @@ class _Auditor:
         files = [staged for staged in manifest.staged if staged.kind == "dead"]
         if not files:
             return 0
-        folder = self._folder(manifest, files[0].target)
+        kind = lasting_kind(manifest.output(files[0].target))
+        assert kind is not None  # the checkpoint's own outputs are folders
+        folder = self._where(kind, manifest, files[0].target)
         places = [folder / e.name for e in folder.list()] or [place_of(f.path) for f in files]
         try:
             frames = [pl.read_parquet(io.BytesIO(place.read_named())) for place in places]
@@ -165,42 +167,48 @@ class _Auditor:
         whole = letters.filter(pl.col("position").is_null())["rows"].sum()
         return int(whole) + placed.select("source", "position").n_unique()
 
-    def _folder(self, manifest: Manifest, target: str) -> Place:
-        if output_name(target) != target:  # in the checkpoint, which may have been moved
-            place = self.found.root / output_name(target)
-        else:
-            place = place_of(target)
-        return place / epoch_name(manifest.output(target).first + manifest.epoch)
+    def _here(self, target: str) -> str:
+        """Return where an output is; those in the checkpoint may have been moved with it."""
+        name = output_name(target)
+        return target if name == target else str(self.found.root / name)
+
+    def _where(self, kind: LastingKind, manifest: Manifest, target: str) -> Place:
+        return kind.where(self._here(target), manifest.output(target).first + manifest.epoch)
 
     def _published(self, manifest: Manifest) -> tuple[str, int]:
-        """Return the state of an epoch's outputs, and how many rows are in their folders."""
+        """Return the state of an epoch's lasting outputs, and how many of their rows are there."""
         states, there = set(), 0
-        for target in sorted({s.target for s in manifest.staged if is_folder(s.target)}):
-            files = [s for s in manifest.staged if s.target == target]
-            state, rows = self._in_folder(manifest, self._folder(manifest, target), files)
-            states.add(state)
-            there += rows if files[0].kind != "dead" else 0
+        for target in sorted({staged.target for staged in manifest.staged}):
+            kind = lasting_kind(manifest.output(target))
+            if kind is not None:
+                files = [s for s in manifest.staged if s.target == target]
+                state, rows = self._epoch_of(kind, manifest, files)
+                states.add(state)
+                there += rows if files[0].kind != "dead" else 0
         order = ("missing", "waiting", "published")
         return next((state for state in order if state in states), "published"), there
 
-    def _in_folder(
-        self, manifest: Manifest, folder: Place, files: Sequence[StagedFile]
+    def _epoch_of(
+        self, kind: LastingKind, manifest: Manifest, files: Sequence[StagedFile]
     ) -> tuple[str, int]:
-        if self._taken(manifest, folder, files[0].target) or not folder.exists():
+        place = self._of_query(kind, manifest, files[0].target)
+        if place is None:
             return ("waiting" if self._waits(manifest, files) else "missing"), 0
-        expected, rows = sum(f.rows for f in files), self._rows_in(folder)
-        if rows != expected and not self._given_up(folder):
-            text = f"{expected} rows were written and {rows} are in the folder"
-            self._part("output", self.found.relative(folder), text, manifest.epoch)
+        expected, rows = sum(f.rows for f in files), self._rows_in(kind, place)
+        if rows != expected and not self._given_up(place):
+            text = f"{expected} rows were written and {rows} are there"
+            self._part("output", self.found.relative(place), text, manifest.epoch)
         return "published", rows
 
-    def _taken(self, manifest: Manifest, folder: Place, target: str) -> bool:
-        """Return whether a number in a folder is, or may be, another's by now."""
+    def _of_query(self, kind: LastingKind, manifest: Manifest, target: str) -> Place | None:
+        """Return where an epoch is; None if it is gone, or if its place may be another's by now."""
         then, now = manifest.output(target), self.found.output(target)
-        end = end_of(folder.parent, manifest.query, then.first + then.since)
-        number = published_epoch(folder.name) or 0
-        anew = (then.first, then.since) != (now.first, now.since)
-        return anew or (end is not None and number >= end)
+        if (then.first, then.since) != (now.first, now.since):
+            return None
+        key = (target, then.first, then.since)
+        if key not in self.there:
+            self.there[key] = kind.find(self._here(target), manifest.query, then)
+        return self.there[key].get(manifest.epoch)
 
     def _waits(self, manifest: Manifest, files: Sequence[StagedFile]) -> bool:
         """Return whether files wait to be published: only those of the newest epoch can."""
@@ -211,38 +219,38 @@ class _Auditor:
         path = f"{self.found.relative(folder)}/"
         return any(accepted.startswith(path) for accepted in self.found.accepted)
 
-    def _rows_in(self, folder: Place) -> int:
-        rows = 0
-        for entry in folder.list():
-            try:
-                rows += parquet_rows(folder / entry.name)
-            except (OSError, pa.ArrowException) as error:
-                text = f"not a Parquet file: {error}".splitlines()[0]
-                self._part("output", self.found.relative(folder / entry.name), text)
-        return rows
+    def _rows_in(self, kind: LastingKind, place: Place) -> int:
+        look = kind.count(place)
+        for wrong in look.wrong:
+            self._part("output", self.found.relative(wrong.path), wrong.reason)
+        return look.rows
 
     # All epochs
 
     def _outputs(self) -> Iterator[OutputAudit]:
         last = self.found.readable
         for name, output in sorted(last.outputs.items()) if last else ():
-            if not is_folder(name) and "/" not in name:
+            kind = lasting_kind(output)
+            if kind is None:
                 yield OutputAudit(output=name, epochs=output.epochs, rows=output.rows)
             else:
-                yield self._output(last, name, output)
+                yield self._output(kind, last, name, output)
 
-    def _output(self, last: Manifest | None, name: str, output: Output) -> OutputAudit:
+    def _output(
+        self, kind: LastingKind, last: Manifest | None, name: str, output: Output
+    ) -> OutputAudit:
         assert last is not None
-        target = name if is_folder(name) else str(self.found.root / name)
+        side = str(self.found.root / name)
+        target = side if output_name(side) == name else name
         files = [s for s in last.staged if output_name(s.target) == name]
-        folder = self._folder(last, target)
-        waiting = bool(files) and not folder.exists() and self._waits(last, files)
+        waits = not self._where(kind, last, target).exists() and self._waits(last, files)
+        waiting = bool(files) and waits
         rows_waiting = sum(f.rows for f in files) if waiting else 0
         there = self.found.epochs_of(target)
         for epoch in [epoch for epoch in there if epoch > self.found.newest]:
             text = f"the folder has it, and the checkpoint's newest epoch is {self.found.newest}"
             self._part("output", self.found.relative(there.pop(epoch)), text, epoch)
-        rows = sum(self._rows_in(place) for place in there.values())
+        rows = sum(self._rows_in(kind, place) for place in there.values())
         gone = output.epochs - int(waiting) - len(there)
         lost = output.rows - rows_waiting - rows
         given_up = any(self._given_up(place) for place in there.values())
@@ -268,12 +276,6 @@ class _Auditor:
 
 def _unread(manifest: Manifest) -> set[str]:
     return {file.path for file in (*manifest.waiting_files, *manifest.refused_files)}
-
-
-def parquet_rows(place: Place) -> int:
-    """Return how many rows a Parquet file has, by its footer."""
-    with place.files.open(str(place)) as file:
-        return int(pq.read_metadata(file).num_rows)
 
 
 def _rows_of_files(paths: Sequence[str]) -> int | None:

@@ -24,7 +24,6 @@ from penstock.state.care.repair_steps import RepairPlan, Step
 from penstock.state.care.survey import Survey, epoch_of_name, survey
 from penstock.state.care.verify import verify
 from penstock.state.care.verify_log import checksum_of
-from penstock.state.epochs import published_epoch
 from penstock.state.manifests import Manifest
 from penstock.state.published import KIND as MARKER
 from penstock.state.published import is_published, published_marker
@@ -287,10 +286,8 @@ class _Planner:
 
     def _output(self, item: Finding, back_to: int) -> Iterator[Step]:
         if item.epoch is not None and item.epoch > back_to:
-            folder = self._place(item)
-            if published_epoch(folder.name) is None:
-                folder = folder.parent
-            yield Step(action="set aside", path=str(folder), why="the epoch is run again")
+            whole = self.seen.epoch_with(self._place(item), item.epoch)
+            yield Step(action="set aside", path=str(whole), why="the epoch is run again")
             return
         yield from self._aside(item, item.wrong)
         self.accepted.append(item.path)

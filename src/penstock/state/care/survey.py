@@ -17,9 +17,9 @@ from penstock.files.disk import Entry
 from penstock.files.place import Place, place_of
 from penstock.files.sealed import unseal
 from penstock.plan.epoch import Output
-from penstock.state.epochs import epochs_in
+from penstock.sinks.registry import KINDS
+from penstock.sinks.sink import LastingKind
 from penstock.state.manifests import Manifest, ManifestLog
-from penstock.state.owners import end_of
 from penstock.state.published import is_published
 from penstock.state.spark_log import COMPACT
 
@@ -78,12 +78,12 @@ class Survey:
         return str(place).removeprefix(f"{self.home}/")
 
     def targets(self) -> dict[str, str]:
-        """Return the folders to which outputs go, with their kind: output, late or dead."""
+        """Return where outputs that last go, each with what it is: output, late or dead."""
         found = {
             staged.target: staged.kind
             for manifest in self.manifests.values()
             for staged in manifest.staged
-            if is_folder(staged.target)
+            if lasting_kind(manifest.output(staged.target)) is not None
         }
         for kind in ("late", "dead"):
             sources = [entry.name for entry in (self.root / kind).list() if entry.folder]
@@ -95,15 +95,21 @@ class Survey:
         return [(target, epoch) for target in self.targets() for epoch in self.epochs_of(target)]
 
     def epochs_of(self, target: str) -> dict[int, Place]:
-        """Return the folders of this query's epochs in an output, by epoch."""
-        output, place = self.output(target), place_of(target)
-        begin = output.first + output.since
-        end = end_of(place, self.query, begin)
-        return {
-            number - output.first: place / name
-            for number, name in epochs_in(place).items()
-            if number >= begin and (end is None or number < end)
-        }
+        """Return the places of this query's epochs in an output, by epoch."""
+        output = self.output(target)
+        kind = lasting_kind(output)
+        return {} if kind is None else dict(kind.find(target, self.query, output))
+
+    def epoch_with(self, place: Place, epoch: int) -> Place:
+        """Return the published epoch that a file is of; the file itself if it is of none."""
+        manifest = self.manifests.get(epoch)
+        for target in self.targets():
+            output = manifest.output(target) if manifest else self.output(target)
+            kind = lasting_kind(output)
+            whole = None if kind is None else kind.where(target, output.first + epoch)
+            if whole is not None and str(place).startswith(f"{whole}/"):
+                return whole
+        return place
 
     @cached_property
     def readable(self) -> Manifest | None:
@@ -206,9 +212,10 @@ def _accepted(quarantine: Place) -> dict[str, int]:
     return found
 
 
-def is_folder(target: str) -> bool:
-    """Return whether a sink's target is a folder; else it is the name of a sink of another kind."""
-    return target.startswith("/") or "://" in target
+def lasting_kind(output: Output) -> LastingKind | None:
+    """Return the kind of an output; None if it does not last, or if this process knows it not."""
+    kind = KINDS.get(output.kind)
+    return kind if isinstance(kind, LastingKind) else None
 
 
 def epoch_of_name(name: str) -> int | None:

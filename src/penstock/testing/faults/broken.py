@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.driver import driver, outputs, pinned
+from penstock.driver import driver, pinned
 from penstock.files.disk import Disk
 from penstock.files.place import LocalFiles, Place
-from penstock.sinks import publish
-from penstock.state import manifests, owners
+from penstock.sinks import folder, owners, publish
+from penstock.sinks.owners import Claim, Claimant
+from penstock.state import manifests
 from penstock.state.manifests import Manifest
-from penstock.state.owners import Claim, Claimant
 from penstock.state.retention import Kept, Retention
 from penstock.testing.faults.machine import Store
 
@@ -176,15 +176,15 @@ FORGETFUL: tuple[Store, ...] = (
     Store(
         name="folders belong to nobody",
         changes=(
-            (outputs, "claim_folder", _claim_nothing),
-            (outputs, "check_owner", lambda *_: None),
+            (folder, "claim_folder", _claim_nothing),
+            (folder, "check_owner", lambda *_: None),
         ),
     ),
     Store(
         name="an owner is asked only at the start",
-        changes=((outputs, "check_owner", lambda *_: None),),
+        changes=((folder, "check_owner", lambda *_: None),),
     ),
-    Store(name="overwritten at every start", changes=((outputs, "claim_folder", _clear_always),)),
+    Store(name="overwritten at every start", changes=((folder, "claim_folder", _clear_always),)),
     Store(
         name="all queries number their epochs from zero",
         changes=((owners, "_wanted", _number_from_zero),),
@@ -192,7 +192,7 @@ FORGETFUL: tuple[Store, ...] = (
     Store(
         name="epochs are named without zeros",
         changes=(
-            (outputs, "epoch_name", _name_without_zeros),
+            (folder, "epoch_name", _name_without_zeros),
             (publish, "epoch_name", _name_without_zeros),
         ),
     ),

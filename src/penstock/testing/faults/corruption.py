@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from penstock.sinks.epochs import published_epoch
 from penstock.state.care.survey import Survey, survey, walk
-from penstock.state.epochs import published_epoch
 from penstock.state.published import is_published
 
 DAMAGES = ("flip", "scramble", "truncate", "extend", "empty", "swap", "stale", "forge", "delete")

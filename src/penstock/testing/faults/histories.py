@@ -27,7 +27,7 @@ from penstock.driver.driver import Driver
 from penstock.files.disk import RealDisk
 from penstock.files.place import LocalFiles, in_place_of_local
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
+from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.state import cache
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk
 from penstock.testing.faults.machine import SOUND, Store
@@ -276,7 +276,7 @@ class _World:
 
     def _open(self, model: Model, mode: str) -> None:
         query = _query(self.out, mode)
-        self.driver = Driver(query, model.path, _CONFIG, publisher=_nowhere, clock=lambda: 0.0)
+        self.driver = Driver(query, model.path, _CONFIG, clock=lambda: 0.0)
 
     def _stop(self) -> None:
         if self.driver is not None:
@@ -346,7 +346,3 @@ def _read(folder: Path) -> list[int]:
     paths = sorted(folder.glob("*/*.parquet"))
     frames = [pl.read_parquet(path, hive_partitioning=False) for path in paths]
     return [row for frame in frames for row in frame["a"].to_list()]
-
-
-def _nowhere(sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-    """Publish nothing: the only sink is a folder."""

@@ -19,13 +19,12 @@ from penstock.base.errors import CheckpointError
 from penstock.driver.driver import Driver
 from penstock.files.place import Place, place_of
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import StagedFile
 from penstock.plan.splits import Split
-from penstock.sinks.staging import read_staged
 from penstock.sources.registry import reader_of
 from penstock.state.care.survey import numbers
 from penstock.state.care.verify_log import checksum_bytes, checksum_of
 from penstock.state.spark_log import COMPACT
+from penstock.testing.caught import catching
 from penstock.testing.crashes import DriverDeathError, DyingLog
 from penstock.testing.runner import run_stages
 
@@ -64,16 +63,15 @@ class ImitatedRun:
             query,
             checkpoint,
             config,
-            publisher=self._publish,
+            kinds=catching(self._publish),
             clock=lambda: self.now,
             spark_log=str(self.home / "spark"),
         )
         self._prepare_sources()
         self.offsets, self.batch, self.logged = self.log.restart()
 
-    def _publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
-        rows = [row for file in files for row in read_staged(file).to_dicts()]
-        self.tables.setdefault(sink, {})[epoch] = rows
+    def _publish(self, sink: int, epoch: int, rows: pl.DataFrame) -> None:
+        self.tables.setdefault(sink, {})[epoch] = rows.to_dicts()
 
     def _prepare_sources(self) -> None:
         for number, source in self.driver.query.sources:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+import polars as pl
 
 from penstock.driver.driver import Driver, EpochResult
 from penstock.files.disk import Disk
 from penstock.files.place import FileSystem, LocalFiles, in_place_of_local
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
-from penstock.sinks.staging import read_staged
+from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.testing.caught import catching
 from penstock.testing.faults.scenario import EPOCH_SECONDS, TIGHT, Moves, Scenario, replaced
 from penstock.testing.faults.shapes import Layout
 from penstock.testing.runner import Batch, frame_splits, run_stages
@@ -86,9 +88,9 @@ class Machine:
         self.named += 1
         return f"{self.named:08x}"
 
-    def publish(self, sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
+    def publish(self, sink: int, epoch: int, frame: pl.DataFrame) -> None:
         """Take the rows of an epoch for a sink that is not a folder."""
-        rows = [row for file in files for row in read_staged(file).to_dicts()]
+        rows = frame.to_dicts()
         before = self.tables.setdefault(sink, {}).get(epoch)
         if before is not None and sorted(map(repr, before)) != sorted(map(repr, rows)):
             self.odd.append(f"sink {sink} got other rows when epoch {epoch} was published again")
@@ -110,7 +112,7 @@ class Life:
                 query,
                 machine.checkpoint,
                 self.scenario.config,
-                publisher=machine.publish,
+                kinds=catching(machine.publish),
                 clock=lambda: self.now,
             )
         machine.recovery_ms.append((time.perf_counter() - since) * 1000)

@@ -28,10 +28,11 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.plan.tails import state_folder
 from penstock.query.nodes import Aggregate
 from penstock.query.windows import TimeWindow
-from penstock.sinks.publish import read_published
+from penstock.sinks.owners import claims_folder
+from penstock.sinks.registry import find_kind
+from penstock.sinks.sink import LastingKind
 from penstock.state.care.audit import audit
 from penstock.state.manifests import Manifest, ManifestLog
-from penstock.state.owners import claims_folder
 from penstock.state.published import published_marker
 from penstock.state.segments import read_segment
 from penstock.testing.compare import difference
@@ -121,16 +122,17 @@ def _facts(last: Manifest) -> dict[str, Any]:
 def _outputs(machine: Machine, query: CompiledQuery, root: Place) -> dict[str, dict[int, Rows]]:
     found: dict[str, dict[int, Rows]] = {}
     for number, sink in query.sinks:
-        if sink.kind == "parquet":
-            frames = read_published(place_of(sink.target))
+        kind = find_kind(sink.kind)
+        if isinstance(kind, LastingKind):
+            frames = kind.read(kind.name(sink))
             epochs = {epoch: frame.to_dicts() for epoch, frame in frames.items()}
         else:
             epochs = {e: rows for e, rows in machine.tables.get(number, {}).items() if rows}
         found[f"sink {number}"] = epochs
-    for kind in ("late", "dead"):
-        for number, frame in read_side_output(root, kind).items():
+    for side in ("late", "dead"):
+        for number, frame in read_side_output(root, side).items():
             by_epoch = frame.partition_by("epoch", as_dict=True)
-            found[f"{kind} {number}"] = {
+            found[f"{side} {number}"] = {
                 int(e[0]): [_without_text(row) for row in f.to_dicts()] for e, f in by_epoch.items()
             }
     return found
@@ -327,7 +329,8 @@ def unnamed_files(machine: Machine, files: LocalFiles) -> list[str]:
         if not kept:
             return []
         query = machine.scenario.query(machine.folder)
-        targets = [str(place_of(s.target)) for _, s in query.sinks if s.kind == "parquet"]
+        kinds = [(find_kind(sink.kind), sink) for _, sink in query.sinks]
+        targets = [kind.name(sink) for kind, sink in kinds if isinstance(kind, LastingKind)]
         named = {str(log.place(m.epoch)) for m in kept}
         named |= {f"{root}/state/{op}/{name}" for m in kept for op, name in m.segment_names()}
         named |= {staged.path for staged in kept[-1].staged}

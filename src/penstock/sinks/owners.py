@@ -16,11 +16,9 @@ from penstock.base.errors import CheckpointError, OutputError
 from penstock.files.place import Place, place_of
 from penstock.files.sealed import seal, unseal
 from penstock.plan.epoch import Output
-from penstock.state.epochs import epochs_in
+from penstock.sinks.epochs import epochs_in
 
 KIND = "claim"
-MODES = ("error", "append", "overwrite")
-"""What a query does if its folder has epochs of others."""
 _NAME = re.compile(r"\d{12}\.json")
 _KEPT = 8
 _GONE = ".gone-"
@@ -53,7 +51,7 @@ class Claimant:
         owner: Its own word.
         checkpoint: Its checkpoint.
         next_epoch: The first epoch that it may write there.
-        mode: What it does with epochs of others, one of `MODES`.
+        mode: What it does with epochs of others, one of `penstock.query.nodes.MODES`.
         known: What its newest manifest says of the folder, if anything.
         waits: Whether an epoch waits to be published there.
     """
