@@ -25,13 +25,13 @@ from penstock.driver.resources import Resources
 from penstock.driver.steering.reconfigure import records
 from penstock.driver.steering.steering import Backlog, Steering
 from penstock.files.place import place_of, usable
-from penstock.files.sealed import seal, unseal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.statistics import EpochStatistics
 from penstock.state.care.survey import numbers
 from penstock.state.manifests import Manifest, ManifestLog, fenced
+from penstock.state.planned import Planned, read_planned, write_planned
 from penstock.state.retention import Retention
 from penstock.state.spark_log import check_log, seal_log
 
@@ -280,22 +280,16 @@ class Driver:
         now = self.clock()
         if not may_idle(self.query) and not (self.last and self.last.waiting_files):
             return now
-        place = self.root / "planned" / f"{epoch:012d}.json"
         while True:
             try:
-                place.write_new(seal("plan", {"epoch": epoch, "now": now}))
+                write_planned(self.root, Planned(epoch=epoch, now=now))
                 return now
             except FileExistsError:
                 pass
             try:
-                plan = unseal("plan", place)
-                break
+                return read_planned(self.root, epoch).now
             except FileNotFoundError:  # swept by a driver that has gone on
                 self._check_alone()
-        if plan["epoch"] != epoch:
-            reason = f"damaged: it is the plan of epoch {plan['epoch']}"
-            raise CheckpointError(path=str(place), reason=reason)
-        return float(plan["now"])
 
     def _seal_spark_log(self, epoch: int) -> dict[str, str] | None:
         if self.spark_log is None:
