@@ -19,8 +19,6 @@ from penstock.plan.epoch import Output
 from penstock.state.epochs import epochs_in
 
 KIND = "claim"
-MODES = ("error", "append", "overwrite")
-"""What a query does if its folder has epochs of others."""
 _NAME = re.compile(r"\d{12}\.json")
 _KEPT = 8
 _GONE = ".gone-"
@@ -53,7 +51,7 @@ class Claimant:
         owner: Its own word.
         checkpoint: Its checkpoint.
         next_epoch: The first epoch that it may write there.
-        mode: What it does with epochs of others, one of `MODES`.
+        mode: What it does with epochs of others, ``error``, ``append`` or ``overwrite``.
         known: What its newest manifest says of the folder, if anything.
         waits: Whether an epoch waits to be published there.
     """
