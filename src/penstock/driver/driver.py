@@ -19,6 +19,7 @@ from penstock.control.elastic import Elastic
 from penstock.driver.again import Retries
 from penstock.driver.epoch import epoch_counts, file_counts, make_manifest, make_plan, may_idle
 from penstock.driver.layout import Layout
+from penstock.driver.logs import log_epoch, log_late_publication, log_replay, log_start
 from penstock.driver.outputs import Outputs, Publisher
 from penstock.driver.pinned import meaning, pin
 from penstock.driver.resources import Resources
@@ -32,6 +33,7 @@ from penstock.plan.statistics import EpochStatistics
 from penstock.state.care.survey import numbers
 from penstock.state.manifests import Manifest, ManifestLog, fenced
 from penstock.state.planned import Planned, read_planned, write_planned
+from penstock.state.published import is_published
 from penstock.state.retention import Retention
 from penstock.state.spark_log import check_log, seal_log
 
@@ -126,7 +128,10 @@ class Driver:
             resources=resources,
             backlog=backlog,
         )
+        log_start(self.query, str(self.root.parent), self.last)
         if self.last is not None:
+            if not is_published(self.root, self.last):
+                log_late_publication(self.last.epoch)
             self._publish(self.last, verify=True)
             self.retention.sweep(self.last, self.outputs.staging)
 
@@ -184,6 +189,7 @@ class Driver:
                 raise StoppedError(epoch=epoch)
             since = time.perf_counter()
             if self.last is not None and _was_run(self.last, epoch, final=final):
+                log_replay(epoch)
                 self._publish(self.last)
                 return EpochResult(
                     manifest=self.last,
@@ -204,10 +210,11 @@ class Driver:
             self.layout.committed(manifest.tails)
             self._publish(manifest)
             self.retention.committed(manifest, self.outputs.staging)
-            seconds = time.perf_counter() - since
+            seconds, counts = time.perf_counter() - since, epoch_counts(reports)
+            log_epoch(before, manifest, counts, seconds)
             return EpochResult(
                 manifest=manifest,
-                counts=epoch_counts(reports),
+                counts=counts,
                 files=file_counts(reports, manifest, plan.again),
                 reports=reports,
                 seconds=seconds,

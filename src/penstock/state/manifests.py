@@ -7,6 +7,7 @@ each names the hash of the one before, so a history that was tampered with is no
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from penstock.plan.progress import Progress
 from penstock.plan.tails import Tail, state_folder
 
 KIND = "manifest"
+_LOG = logging.getLogger(__name__)
 _SIDE = re.compile(r"/penstock/((?:late|dead)/\d+)$")
 _NAME = re.compile(r"(\d{12})\.json")
 
@@ -247,10 +249,12 @@ class ManifestLog:
 
 def fenced(place: Place) -> FencedError:
     """Return the error of a driver that finds an epoch committed by another."""
-    return FencedError(
+    error = FencedError(
         path=str(place),
         reason=(
             "another driver has committed this epoch, so two of them run on one checkpoint; this "
             "one stops and has changed nothing; stop one of the two for good"
         ),
     )
+    _LOG.warning("%s", error)
+    return error
