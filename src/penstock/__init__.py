@@ -1,5 +1,7 @@
 """Penstock: continuous queries on Apache Spark, exact, in order, balanced and elastic."""
 
+import logging
+
 from penstock.base.errors import (
     CheckpointError,
     ConfigError,
@@ -39,6 +41,7 @@ from penstock.spark.read import from_spark
 from penstock.sql import sql
 
 use_engine(SparkEngine())
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # whoever wants the log shows it
 
 __version__ = "0.1.0"
 

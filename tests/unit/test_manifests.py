@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from penstock.base.errors import CheckpointError, FencedError
 from penstock.files.place import place_of
-from penstock.plan.epoch import SegmentRef, StagedFile
+from penstock.files.sealed import seal
+from penstock.plan.changes import Reconfiguration
+from penstock.plan.epoch import Output, SegmentRef, StagedFile
+from penstock.plan.files import UnreadFile
+from penstock.plan.progress import Progress
+from penstock.plan.tails import Tail
 from penstock.state.manifests import Manifest, ManifestLog
 
 
 def ref(name: str) -> SegmentRef:
     return SegmentRef(name=name, rows=1, bytes=1, sha256="", until=0, live=((0, 8),), merged=("x",))
+
+
+def full_manifest() -> Manifest:
+    """Return a manifest with something in every field."""
+    unread = UnreadFile(source=0, path="/a.csv", reason="short", since=1.5, tried=2.5, tries=2)
+    move = Reconfiguration(
+        id="3.0", epoch=3, at=1.0, subquery=1, name="a", kind="move", cause="user",
+        protocol="window", before=2, after=2, buckets=4, bytes=0, seconds=0.5, outcome="moving",
+        sentence="it moves",
+    )  # fmt: skip
+    staged = StagedFile(kind="late", target="/late/0", path="p", rows=2, bytes=3, sha256="h")
+    return Manifest(
+        epoch=3,
+        previous="before",
+        writer="w",
+        committed_at=2.5,
+        seen={10: -5, 2: 2**62},
+        rows_before={0: 7},
+        watermarks={"sink-0": 3},
+        progress={"sink-0": Progress(sets=((3, ((0, 2),)), (5, ((2, 8),))))},
+        segments={"sink-0": (ref("a"),)},
+        instances={1: 4},
+        owners={"sink-0": ((0, 4), (1, 4))},
+        reconfigured=(move,),
+        tails=(
+            Tail(operator="a", epoch=3, before_us=5, until_us=9, held=((0, 4, 1),), moves=(move,)),
+        ),
+        totals={"read": 7},
+        files_seen={0: 3},
+        files_read={0: 1},
+        waiting_files=(unread,),
+        refused_files=(unread,),
+        source_names={0: "calls"},
+        staged=(staged,),
+        outputs={"/out": Output(rows=1, epochs=2, first=3, since=4)},
+        query="word",
+        heard_at={0: 1.5},
+        spark_log={"offsets/0": "h"},
+        final=True,
+        repaired="it was",
+    )
 
 
 def log_in(folder: Path) -> ManifestLog:
@@ -31,25 +78,41 @@ def committed(log: ManifestLog, epochs: int) -> list[Manifest]:
 
 def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     log = log_in(tmp_path)
-    staged = StagedFile(kind="late", target="/late/0", path="p", rows=2, bytes=3, sha256="h")
-    manifest = Manifest(
-        epoch=0,
-        writer="w",
-        committed_at=2.5,
-        seen={0: -5},
-        rows_before={0: 7},
-        watermarks={"sink-0": 3},
-        segments={"sink-0": (ref("a"),)},
-        instances={1: 4},
-        totals={"read": 7},
-        staged=(staged,),
-        heard_at={0: 1.5},
-        spark_log={"offsets/0": "h"},
-        final=True,
-    )
+    manifest = full_manifest()
+    bare = Manifest(epoch=4)
+    same = [f.name for f in fields(Manifest) if getattr(bare, f.name) == getattr(manifest, f.name)]
+    assert same == [], "the manifest of this test has something in every field"
     log.commit(manifest)
-    assert log.read(0) == manifest == log.newest()
-    assert log.read(1) is None
+    found = log.read(3)
+    assert found == manifest == log.newest()
+    assert found.digest == manifest.digest
+    assert log.read(4) is None
+
+
+WRONG: dict[str, tuple[object, str]] = {
+    "a text for a number": ({"epoch": "0"}, r"Expected `int`, got `str` - at `\$\.epoch`"),
+    "no epoch": ({"totals": {}}, "missing required field `epoch`"),
+    "a list": ([1, 2], "Expected `object`, got `array`"),
+    "a segment without a hash": (
+        {"epoch": 0, "segments": {"a": [{"name": "n", "rows": 1, "bytes": 1, "live": []}]}},
+        r"missing required field `sha256` - at `\$\.segments\[\.\.\.\]\[0\]`",
+    ),
+    "a bucket at two marks": (
+        {"epoch": 0, "progress": {"a": {"sets": [[1, [[0, 2]]], [2, [[1, 3]]]]}}},
+        "a bucket stands at exactly one mark",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_sealed_and_is_no_manifest_is_told(tmp_path: Path, name: str) -> None:
+    value, reason = WRONG[name]
+    log = log_in(tmp_path)
+    log.place(0).write_new(seal("manifest", value))
+    with pytest.raises(CheckpointError, match=reason) as caught:
+        log.newest()
+    assert caught.value.fields["path"] == str(log.place(0))
+    assert caught.value.fields["reason"].startswith("damaged: not what a manifest holds: ")
 
 
 def test_of_two_drivers_one_is_fenced(tmp_path: Path) -> None:

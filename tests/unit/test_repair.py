@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -38,6 +37,11 @@ class Patient:
     @property
     def newest(self) -> Manifest:
         found = ManifestLog(place_of(self.home) / "penstock").newest()
+        assert found is not None
+        return found
+
+    def manifest(self, epoch: int) -> Manifest:
+        found = ManifestLog(place_of(self.home) / "penstock").read(epoch)
         assert found is not None
         return found
 
@@ -213,11 +217,7 @@ def test_an_output_of_the_newest_epoch_is_made_again(
 def test_an_older_output_is_lost_and_counted(patients: dict[str, Patient]) -> None:
     patient = patients["stopped"].fresh()
     path = next((patient.specimen.live / "raw" / epoch_name(8)).iterdir())
-    rows = next(
-        s.rows
-        for s in json_of(patient.root / "manifests" / "000000000008.json").staged
-        if s.sha256[:16] in path.name
-    )
+    rows = next(s.rows for s in patient.manifest(8).staged if s.sha256[:16] in path.name)
     damage(path)
     plan = patient.repair()
     assert plan.back_to == 10
@@ -225,10 +225,6 @@ def test_an_older_output_is_lost_and_counted(patients: dict[str, Patient]) -> No
     outcome = patient.specimen.go_on()
     assert len(outcome["raw"]) == len(patient.clean["raw"]) - rows
     assert outcome["out"] == patient.clean["out"]
-
-
-def json_of(path: Path) -> Manifest:
-    return Manifest.of_value(json.loads(path.read_bytes().partition(b"\n")[2]))
 
 
 def test_a_file_that_waits_is_made_again(patients: dict[str, Patient]) -> None:
@@ -273,9 +269,7 @@ def test_a_list_that_spark_has_merged_away_makes_it_impossible(
     (patient.home / "spark" / "sources" / "0" / "4.compact").unlink()
     assert verify(patient.home).sound
     for epoch in (8, 9, 10):
-        for operator, name in json_of(
-            patient.root / f"manifests/{epoch:012d}.json"
-        ).segment_names():
+        for operator, name in patient.manifest(epoch).segment_names():
             damage(patient.root / "state" / operator / name)
     before = sorted(patient.home.rglob("*"))
     plan = plan_repair(patient.home)

@@ -15,7 +15,7 @@ from penstock.base.errors import ConfigError
 from penstock.compiler import compile_query
 from penstock.driver.steering.requests import MOST_BYTES, Request, answers, ask, waits
 from penstock.files.place import Place, place_of, sha256
-from penstock.files.sealed import seal
+from penstock.files.sealed import FORMAT, seal
 from penstock.testing.runner import LocalRun, frame_splits, run_stages
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "ts": pl.Datetime("us")}
@@ -147,7 +147,7 @@ def test_a_request_that_makes_no_sense_cannot_be_made() -> None:
 
 
 def _sealed_body(body: bytes) -> bytes:
-    return f"penstock request 2 {sha256(body)}\n".encode() + body
+    return f"penstock request {FORMAT} {sha256(body)}\n".encode() + body
 
 
 HOSTILE: dict[str, bytes] = {

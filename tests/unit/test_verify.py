@@ -11,7 +11,6 @@ import penstock.state.care.verify as module
 from penstock.base.errors import CheckpointError
 from penstock.base.hashing import BUCKET
 from penstock.files.place import place_of
-from penstock.files.sealed import seal
 from penstock.operators.kernel import UNTIL
 from penstock.plan.epoch import SegmentRef
 from penstock.state.care.findings import MEANING
@@ -19,6 +18,7 @@ from penstock.state.care.survey import Survey, survey
 from penstock.state.care.verify import verify
 from penstock.state.care.verify_log import checksum_bytes
 from penstock.state.manifests import Manifest, ManifestLog
+from penstock.state.pinned import Pin, write_pin
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -158,7 +158,7 @@ def frame(buckets: list[int], **columns: list[int]) -> pl.DataFrame:
 )
 def test_what_is_wrong_inside_a_segment(tmp_path: Path, second: pl.DataFrame, wrong: str) -> None:
     root = place_of(tmp_path, fsync=False) / "penstock"
-    (root / "pinned" / "000000000000.json").write_new(seal("query", {"buckets": 8}))
+    write_pin(root, 0, Pin(query="q", facts={"buckets": 8}))
     refs = []
     for number, rows in enumerate((frame([1, 2]), second)):
         data = rows.write_ipc(None).getvalue()

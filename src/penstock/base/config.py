@@ -7,13 +7,16 @@ from one run to the next.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_type_hints
+
+import msgspec
 
 from penstock.base.errors import ConfigError
 
 PREFIX = "spark.penstock."
 STRATEGIES = ("operator-set-cloud", "operator-cloud", "query-cloud")
+_ALLOWED = {bool: "true or false", int: "a whole number"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class Config:
         ...
         penstock.base.errors.ConfigError: spark.penstock.instnaces='4' is not allowed; allowed: ...
         """
-        known = {field.name: field for field in fields(cls)}
+        known = get_type_hints(cls)
         values: dict[str, Any] = {}
         for key, text in settings.items():
             if not key.startswith(PREFIX):
@@ -89,19 +92,13 @@ class Config:
             name = key.removeprefix(PREFIX)
             if name not in known:
                 raise ConfigError(name=key, value=text, allowed=", ".join(known))
-            values[name] = _parse(key, text, known[name].type)
+            values[name] = _convert(key, text, known[name])
         values |= {name: value for name, value in overrides.items() if value is not None}
         return cls(**values)
 
 
-def _parse(key: str, text: str, kind: Any) -> Any:
-    if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(name=key, value=text, allowed="true or false")
-        return text.lower() == "true"
-    if kind == "int":
-        try:
-            return int(text)
-        except ValueError as error:
-            raise ConfigError(name=key, value=text, allowed="a whole number") from error
-    return text
+def _convert(key: str, text: str, kind: type) -> Any:
+    try:
+        return msgspec.convert(text.strip(), kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(name=key, value=text, allowed=_ALLOWED[kind]) from error

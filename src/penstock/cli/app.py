@@ -12,7 +12,7 @@ import typer
 import penstock
 from penstock.base.errors import ConfigError, PenstockError, QueryError, RefusedLimitError
 from penstock.cli.load import load_query
-from penstock.cli.output import fail, give, say
+from penstock.cli.output import fail, give, say, show_log
 from penstock.cli.state import app as state_app
 
 app = typer.Typer(
@@ -93,7 +93,8 @@ def run(
         bool, typer.Option("--dry-run", help="With --elastic: only say what it would do.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show all of an error, with what Spark said.")
+        bool,
+        typer.Option("--verbose", help="Show the log, and all of an error with what Spark said."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -105,6 +106,8 @@ def run(
     from penstock.cli.run import run_query, size_option
     from penstock.control.rules import parse_rules
 
+    if verbose:
+        show_log()
     try:
         rules = None if elastic is None else parse_rules(elastic, **_dry(dry_run))
         if dry_run and rules is None:

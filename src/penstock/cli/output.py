@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import Any, NoReturn
 
@@ -15,6 +16,15 @@ messages = Console(stderr=True, highlight=False)
 def say(text: str) -> None:
     """Print a message."""
     messages.print(text, markup=False, soft_wrap=True)
+
+
+def show_log() -> None:
+    """Print what Penstock logs, from INFO on, as messages."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log = logging.getLogger("penstock")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
 
 
 def give(value: Any) -> None:

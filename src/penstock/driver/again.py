@@ -12,9 +12,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-
-import msgspec
+from dataclasses import dataclass
 
 from penstock.base.errors import CheckpointError, ConfigError, FinishedError
 from penstock.files.place import Place
@@ -64,7 +62,7 @@ def give_back(root: Place, file: str, *, source: str = "") -> UnreadFile:
         raise ConfigError(name="file", value=file, allowed=_allowed(last, file, source, found))
     note = Note(source=found[0].source, path=found[0].path)
     name = f"{int(time.time() * 1000):015d}-{root.files.unique()}.json"
-    (root / FOLDER / name).write_new(seal(KIND, asdict(note)))
+    (root / FOLDER / name).write_new(seal(KIND, note))
     return found[0]
 
 
@@ -125,8 +123,8 @@ class Retries:
         asked: set[tuple[int, str]] = set()
         self._read = [entry.name for entry in self.folder.list() if not entry.folder]
         for name in self._read:
-            with suppress(CheckpointError, FileNotFoundError, msgspec.ValidationError):
-                note = msgspec.convert(unseal(KIND, self.folder / name), Note)
+            with suppress(CheckpointError, FileNotFoundError):
+                note = unseal(KIND, self.folder / name, Note)
                 asked.add((note.source, note.path))
         return [file for file in last.refused_files if (file.source, file.path) in asked]
 

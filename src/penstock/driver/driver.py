@@ -19,13 +19,13 @@ from penstock.control.elastic import Elastic
 from penstock.driver.again import Retries
 from penstock.driver.epoch import epoch_counts, file_counts, make_manifest, make_plan, may_idle
 from penstock.driver.layout import Layout
+from penstock.driver.logs import log_epoch, log_late_publication, log_replay, log_start
 from penstock.driver.outputs import Outputs
 from penstock.driver.pinned import meaning, pin
 from penstock.driver.resources import Resources
 from penstock.driver.steering.reconfigure import records
 from penstock.driver.steering.steering import Backlog, Steering
 from penstock.files.place import place_of, usable
-from penstock.files.sealed import seal, unseal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
@@ -34,6 +34,8 @@ from penstock.sinks.registry import find_kind
 from penstock.sinks.sink import Kinds
 from penstock.state.care.survey import numbers
 from penstock.state.manifests import Manifest, ManifestLog, fenced
+from penstock.state.planned import Planned, read_planned, write_planned
+from penstock.state.published import is_published
 from penstock.state.retention import Retention
 from penstock.state.spark_log import check_log, seal_log
 
@@ -136,7 +138,10 @@ class Driver:
             resources=resources,
             backlog=backlog,
         )
+        log_start(self.query, str(self.root.parent), self.last)
         if self.last is not None:
+            if not is_published(self.root, self.last):
+                log_late_publication(self.last.epoch)
             self._publish(self.last, verify=True)
             self.retention.sweep(self.last, self.outputs.staging)
 
@@ -194,6 +199,7 @@ class Driver:
                 raise StoppedError(epoch=epoch)
             since = time.perf_counter()
             if self.last is not None and _was_run(self.last, epoch, final=final):
+                log_replay(epoch)
                 self._publish(self.last)
                 return EpochResult(
                     manifest=self.last,
@@ -214,10 +220,11 @@ class Driver:
             self.layout.committed(manifest.tails)
             self._publish(manifest)
             self.retention.committed(manifest, self.outputs.staging)
-            seconds = time.perf_counter() - since
+            seconds, counts = time.perf_counter() - since, epoch_counts(reports)
+            log_epoch(before, manifest, counts, seconds)
             return EpochResult(
                 manifest=manifest,
-                counts=epoch_counts(reports),
+                counts=counts,
                 files=file_counts(reports, manifest, plan.again),
                 reports=reports,
                 seconds=seconds,
@@ -290,22 +297,16 @@ class Driver:
         now = self.clock()
         if not may_idle(self.query) and not (self.last and self.last.waiting_files):
             return now
-        place = self.root / "planned" / f"{epoch:012d}.json"
         while True:
             try:
-                place.write_new(seal("plan", {"epoch": epoch, "now": now}))
+                write_planned(self.root, Planned(epoch=epoch, now=now))
                 return now
             except FileExistsError:
                 pass
             try:
-                plan = unseal("plan", place)
-                break
+                return read_planned(self.root, epoch).now
             except FileNotFoundError:  # swept by a driver that has gone on
                 self._check_alone()
-        if plan["epoch"] != epoch:
-            reason = f"damaged: it is the plan of epoch {plan['epoch']}"
-            raise CheckpointError(path=str(place), reason=reason)
-        return float(plan["now"])
 
     def _seal_spark_log(self, epoch: int) -> dict[str, str] | None:
         if self.spark_log is None:

@@ -199,7 +199,7 @@ def _read(
     one = None
     if key is not None:
         schema = read_segment(folder, kept[0].ref, BucketSet()).schema
-        one = _key_row(operator, key, schema)
+        one = _key_row(key, schema)
         buckets = BucketSet.of(_bucket(operator, one, schema))
     rows = pl.concat(
         _before(read_segment(folder, part.ref, part.buckets & buckets), operator, part.before_us)
@@ -219,7 +219,7 @@ def _before(delta: pl.DataFrame, operator: Operator, end_us: int | None) -> pl.D
     return delta.filter(operator.panes.start_of(pl.col(PANE)) < end_us)
 
 
-def _key_row(operator: Operator, key: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
+def _key_row(key: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
     """Return a frame of the one key, in the types that the state has."""
     columns = {}
     for name, value in key.items():

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ from typing import Any
 from penstock.base.errors import CheckpointError
 from penstock.driver.pinned_words import told_changes
 from penstock.files.place import Place, sha256
-from penstock.files.sealed import seal, unseal
 from penstock.operators.rowwise.lookup import table_bytes
 from penstock.plan.compiled import CompiledQuery
 from penstock.query import processes
@@ -37,11 +35,7 @@ from penstock.query.nodes import (
 from penstock.query.process import Process
 from penstock.sinks.registry import find_kind
 from penstock.sources.registry import reader_of
-
-KIND = "query"
-WORD = "query"
-_NAME = re.compile(r"\d{12}\.json")
-Facts = dict[str, Any]
+from penstock.state.pinned import FOLDER, Facts, Pin, pin_numbers, read_pin, write_pin
 
 
 def meaning(query: CompiledQuery, time_zone: str = "UTC") -> Facts:
@@ -127,20 +121,18 @@ def pin(root: Place, facts: Facts, query: str) -> str:
     Raises:
         CheckpointError: The checkpoint belongs to a query with another meaning.
     """
-    folder = root / "pinned"
     while True:
-        pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
+        pins = pin_numbers(root)
         if pins:
-            pinned = unseal(KIND, folder / pins[-1])
-            query = pinned.pop(WORD, query)
-            _check(root, pinned, facts)
-            facts = _joined(pinned, facts)
-            if facts == pinned:
-                folder.sync()  # who wrote it may have died before its name was sure to last
+            newest = read_pin(root, pins[-1])
+            query = newest.query
+            _check(root, newest.facts, facts)
+            facts = _joined(newest.facts, facts)
+            if facts == newest.facts:
+                (root / FOLDER).sync()  # its writer may have died before its name would last
                 return query
-        following = int(pins[-1][:12]) + 1 if pins else 0
         try:
-            (folder / f"{following:012d}.json").write_new(seal(KIND, facts | {WORD: query}))
+            write_pin(root, pins[-1] + 1 if pins else 0, Pin(query=query, facts=facts))
             return query
         except FileExistsError:  # another driver has begun; see whether it runs the same query
             continue
@@ -152,11 +144,10 @@ def pinned_facts(root: Place) -> Facts:
     Raises:
         CheckpointError: Nothing is pinned there, or the newest pin is damaged.
     """
-    folder = root / "pinned"
-    pins = [entry.name for entry in folder.list() if _NAME.fullmatch(entry.name)]
+    pins = pin_numbers(root)
     if not pins:
         raise CheckpointError(path=str(root), reason="no query has run on it")
-    return unseal(KIND, folder / pins[-1])
+    return read_pin(root, pins[-1]).facts
 
 
 def _check(root: Place, pinned: Facts, now: Facts) -> None:

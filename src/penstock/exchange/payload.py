@@ -1,24 +1,40 @@
 """Payloads: what one task sends to another, as one opaque value for Spark to shuffle.
 
 A payload is a JSON header and an Arrow IPC body. Law: what is unpacked is what was packed, and a
-payload that was cut short is never taken for a whole one.
+payload that was cut short, or whose header is not one, is never taken for a whole one.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import polars as pl
 
+from penstock.base.encoding import to_json
 from penstock.base.errors import TaskError
 
 _LENGTHS = struct.Struct("<4sIQ")
 _MAGIC = b"PNS1"
+
+
+class _Header(msgspec.Struct, array_like=True):
+    """All of a payload but its body."""
+
+    kind: str
+    stage: int
+    task: int
+    edge: int
+    seen: Mapping[int, int]
+    marks: Mapping[int, int]
+    facts: Mapping[str, Any]
+
+
+_DECODER = msgspec.json.Decoder(_Header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,22 +57,17 @@ class Payload:
 
     def pack(self) -> bytes:
         """Return the payload as bytes."""
-        header = json.dumps(
-            {
-                "kind": self.kind,
-                "stage": self.stage,
-                "task": self.task,
-                "edge": self.edge,
-                "seen": list(self.seen.items()),
-                "marks": list(self.marks.items()),
-                "facts": dict(self.facts),
-            }
-        ).encode()
+        header = to_json(
+            _Header(self.kind, self.stage, self.task, self.edge, self.seen, self.marks, self.facts)
+        )
         return _LENGTHS.pack(_MAGIC, len(header), len(self.body)) + header + self.body
 
     @classmethod
     def unpack(cls, data: bytes) -> Payload:
         """Return the payload of bytes made by `pack`.
+
+        Raises:
+            TaskError: The bytes are not those of a payload.
 
         >>> Payload.unpack(Payload(kind="rows", stage=1, task=0, seen={0: 5}).pack()).seen
         {0: 5}
@@ -66,15 +77,19 @@ class Payload:
         start = _LENGTHS.size + header_bytes
         if magic != _MAGIC or len(data) != start + body_bytes:
             raise TaskError(where="exchange", reason="a payload was damaged on its way")
-        header = json.loads(data[_LENGTHS.size : start])
+        try:
+            header = _DECODER.decode(data[_LENGTHS.size : start])
+        except msgspec.MsgspecError as error:
+            reason = f"the header of a payload was damaged on its way: {error}"
+            raise TaskError(where="exchange", reason=reason) from error
         return cls(
-            kind=header["kind"],
-            stage=header["stage"],
-            task=header["task"],
-            edge=header["edge"],
-            seen=dict(header["seen"]),
-            marks=dict(header["marks"]),
-            facts=header["facts"],
+            kind=header.kind,
+            stage=header.stage,
+            task=header.task,
+            edge=header.edge,
+            seen=header.seen,
+            marks=header.marks,
+            facts=header.facts,
             body=data[start:],
         )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import posixpath
 import re
 import uuid
@@ -22,6 +23,8 @@ from urllib.parse import unquote, urlparse
 
 from penstock.base.errors import CheckpointError
 from penstock.files.disk import Disk, Entry, RealDisk
+
+_LOG = logging.getLogger(__name__)
 
 
 class FileSystem(Protocol):
@@ -158,6 +161,7 @@ class Place:
                 return data
             if not self.files.forget(self.path):
                 break
+            _LOG.warning("the local copy of %s is %s; it is fetched again", self.path, reason)
         raise CheckpointError(path=self.path, reason=reason)
 
     def read_named(self) -> bytes:

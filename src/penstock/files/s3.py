@@ -11,6 +11,7 @@ and leaves empty marker objects where it deletes, so boto3 writes, copies and de
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import threading
 import time
@@ -28,6 +29,7 @@ from penstock.files.disk import Entry
 from penstock.files.local_cache import CachedReads, LocalCache
 from penstock.files.remote import entry_of, split_uri
 
+_LOG = logging.getLogger(__name__)
 PUT_BYTES = 5 << 30
 """The most that S3 takes in one put; parts would need a conditional completion."""
 WAITS = (0.0, 0.1, 0.3, 0.9, 2.7)
@@ -103,6 +105,8 @@ class S3Files(CachedReads):
         bucket, key = _bucket_and_key(path)
         doubtful, last = False, ""
         for seconds in WAITS:
+            if last:
+                _LOG.info("%s: a put failed and is tried again: %s", path, last)
             self.sleep(seconds)
             try:
                 with _as_os_errors(path, but=(ClientError, HTTPClientError, BotoConnectionError)):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -188,12 +187,3 @@ class TaskReport:
     def from_json(cls, data: bytes) -> TaskReport:
         """Return the report of JSON made by `to_json`."""
         return msgspec.json.decode(data, type=cls)
-
-
-def segment_ref(raw: Mapping[str, Any]) -> SegmentRef:
-    """Return the segment reference of its JSON form."""
-    return SegmentRef(**{**raw, "live": _ranges(raw["live"]), "merged": tuple(raw["merged"])})
-
-
-def _ranges(raw: Any) -> tuple[tuple[int, int], ...]:
-    return tuple((int(low), int(high)) for low, high in raw)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from penstock.base.errors import CheckpointError, OutputError
 from penstock.files.place import Place, place_of
@@ -85,7 +85,7 @@ def newest_claim(target: Place) -> Claim | None:
         if not names:
             return None
         try:
-            return Claim(**unseal(KIND, claims_folder(target) / names[-1]))
+            return unseal(KIND, claims_folder(target) / names[-1], Claim)
         except FileNotFoundError:
             continue
     return None
@@ -105,7 +105,7 @@ def end_of(target: Place, owner: str, begin: int) -> int | None:
     found: list[int] = []
     for name in _names(target):
         try:
-            claim = Claim(**unseal(KIND, claims_folder(target) / name))
+            claim = unseal(KIND, claims_folder(target) / name, Claim)
         except (FileNotFoundError, CheckpointError):
             continue
         ours = claim.owner == owner and claim.begin == begin
@@ -200,7 +200,7 @@ def _write(target: Place, claim: Claim) -> bool:
     number = int(names[-1][:12]) + 1 if names else 0
     place = folder / f"{number:012d}.json"
     try:
-        place.write_new(seal(KIND, asdict(claim)))
+        place.write_new(seal(KIND, claim))
     except FileExistsError:
         return False
     if _names(target)[-1:] != [place.name]:  # others went on for so long that it was forgotten

@@ -17,7 +17,6 @@ from penstock.sources.exact import fit
 from penstock.sources.files import local_path
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-Partitions = Sequence[tuple[str, pl.DataType]]
 
 
 class PartitionError(Exception):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
+_LOG = logging.getLogger(__name__)
 _UNREAD = {
     "source": pl.String,
     "path": pl.String,
@@ -83,6 +85,7 @@ class Query:
             try:
                 self._clean_up()
             finally:
+                _LOG.info("checkpoint %s: the query has ended", self.checkpoint)
                 self._ended.set()
 
     def _clean_up(self) -> None:
@@ -93,8 +96,9 @@ class Query:
 
     def failed(self, error: BaseException) -> None:
         """Remember the error that ended the query; stopping it is no error."""
-        if not self._stopping:
-            self._error = self._error or clear_error(error, self.checkpoint)
+        if not self._stopping and self._error is None:
+            self._error = clear_error(error, self.checkpoint)
+            _LOG.error("checkpoint %s: the query has failed: %s", self.checkpoint, self._error)
 
     @property
     def id(self) -> str:

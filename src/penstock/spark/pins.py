@@ -19,7 +19,7 @@ from penstock.plan.epoch import TaskReport
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-_LOG = logging.getLogger("penstock")
+_LOG = logging.getLogger(__name__)
 _KEPT_RDDS = 32
 _NO_ROWS = pickle.dumps([])
 """An empty batch in the form in which PySpark's RDDs hold theirs; nobody keeps it."""

@@ -29,7 +29,7 @@ RELEASE_AFTER_EPOCHS = 5
 """Executors are given back once so many epochs in a row could do without them."""
 _PATIENCE_SECONDS = 5.0
 """How long the end of a query waits for the cluster manager."""
-_LOG = logging.getLogger("penstock")
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -164,6 +164,8 @@ class SparkResources:
 
     def _request(self, total: int) -> bool:
         granted = self._executors.request(total)
+        many = "all executors that the cluster has" if total == UNLIMITED else f"{total} executors"
+        _LOG.info("asked Spark for %s%s", many, "" if granted else ", which it does not give")
         if granted:
             self._application.requested = total
         return granted
@@ -204,6 +206,8 @@ class SparkResources:
         self._tell(executor, what)
 
     def _tell(self, executor: Executor, what: str) -> None:
+        level = logging.WARNING if what == "lost" else logging.INFO
+        _LOG.log(level, "executor %s on %s: %s", executor.id, executor.host, what)
         self._news.append(
             ExecutorEvent(at=self._clock(), executor=executor.id, host=executor.host, what=what)
         )

@@ -7,39 +7,25 @@ each names the hash of the one before, so a history that was tampered with is no
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import msgspec
 
 from penstock.base.errors import CheckpointError, FencedError
 from penstock.files.place import Place, sha256
 from penstock.files.sealed import seal, unseal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.changes import Reconfiguration
-from penstock.plan.epoch import Output, SegmentRef, StagedFile, segment_ref
+from penstock.plan.epoch import Output, SegmentRef, StagedFile
 from penstock.plan.files import FILE_COUNTERS, FileAccounts, UnreadFile
 from penstock.plan.progress import Progress
 from penstock.plan.tails import Tail, state_folder
 
 KIND = "manifest"
+_LOG = logging.getLogger(__name__)
 _SIDE = re.compile(r"/penstock/((?:late|dead)/\d+)$")
 _NAME = re.compile(r"(\d{12})\.json")
-_LATER = (
-    "owners",
-    "reconfigured",
-    "tails",
-    "files_seen",
-    "files_read",
-    "waiting_files",
-    "refused_files",
-    "source_names",
-    "outputs",
-    "query",
-)
-"""Fields that the first manifests did not have; if empty they are left out, so hashes stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,34 +105,7 @@ class Manifest:
 
     def to_bytes(self) -> bytes:
         """Return the manifest as the bytes of its file."""
-        value = msgspec.to_builtins(self)
-        return seal(KIND, {n: v for n, v in value.items() if v or n not in _LATER})
-
-    @classmethod
-    def of_value(cls, raw: Mapping[str, Any]) -> Manifest:
-        """Return the manifest of what its file holds."""
-        later = [n for n in ("files_seen", "files_read", "source_names") if n in raw]
-        numbered = ("seen", "rows_before", "heard_at", "instances", *later)
-        return cls(
-            **dict(raw)
-            | {name: {int(key): value for key, value in raw[name].items()} for name in numbered}
-            | {
-                "segments": {
-                    op: tuple(segment_ref(r) for r in refs) for op, refs in raw["segments"].items()
-                },
-                "staged": tuple(StagedFile(**s) for s in raw["staged"]),
-                "outputs": {n: Output(**o) for n, o in raw.get("outputs", {}).items()},
-                "owners": {
-                    name: tuple((int(o), int(n)) for o, n in runs)
-                    for name, runs in raw.get("owners", {}).items()
-                },
-                "reconfigured": tuple(Reconfiguration(**r) for r in raw.get("reconfigured", ())),
-                "progress": msgspec.convert(raw["progress"], type=dict[str, Progress]),
-                "tails": msgspec.convert(raw.get("tails", ()), type=tuple[Tail, ...]),
-                "waiting_files": _unread(raw.get("waiting_files", ())),
-                "refused_files": _unread(raw.get("refused_files", ())),
-            }
-        )
+        return seal(KIND, self)
 
     @property
     def digest(self) -> str:
@@ -193,10 +152,6 @@ class Manifest:
         ]
 
 
-def _unread(raw: Any) -> tuple[UnreadFile, ...]:
-    return msgspec.convert(raw, type=tuple[UnreadFile, ...])
-
-
 def output_name(target: str) -> str:
     """Return the name under which an output is counted; it stays if the checkpoint is moved.
 
@@ -238,7 +193,7 @@ class ManifestLog:
         """
         place = self.place(epoch)
         try:
-            manifest = Manifest.of_value(unseal(KIND, place))
+            manifest = unseal(KIND, place, Manifest)
         except FileNotFoundError:
             return None
         if manifest.epoch != epoch:
@@ -294,10 +249,12 @@ class ManifestLog:
 
 def fenced(place: Place) -> FencedError:
     """Return the error of a driver that finds an epoch committed by another."""
-    return FencedError(
+    error = FencedError(
         path=str(place),
         reason=(
             "another driver has committed this epoch, so two of them run on one checkpoint; this "
             "one stops and has changed nothing; stop one of the two for good"
         ),
     )
+    _LOG.warning("%s", error)
+    return error

@@ -8,6 +8,7 @@ where it was published before.
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 
 from penstock.base.errors import CheckpointError
 from penstock.files.place import Place
@@ -17,6 +18,23 @@ from penstock.state.manifests import Manifest
 KIND = "marker"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """Says that an epoch is published, by the hash of its manifest."""
+
+    epoch: int
+    manifest: str
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Marker:
+        """Return the marker of a manifest."""
+        return cls(epoch=manifest.epoch, manifest=manifest.digest)
+
+    def to_bytes(self) -> bytes:
+        """Return the marker as the bytes of its file."""
+        return seal(KIND, self)
+
+
 def published_marker(root: Place, epoch: int) -> Place:
     """Return the file that says that an epoch is published."""
     return root / "published" / f"{epoch:012d}.done"
@@ -24,9 +42,8 @@ def published_marker(root: Place, epoch: int) -> Place:
 
 def mark_published(root: Place, manifest: Manifest) -> None:
     """Write down that an epoch is published; another driver may have come to the same end."""
-    value = {"epoch": manifest.epoch, "manifest": manifest.digest}
     with suppress(FileExistsError):
-        published_marker(root, manifest.epoch).write_new(seal(KIND, value))
+        published_marker(root, manifest.epoch).write_new(Marker.of(manifest).to_bytes())
 
 
 def is_published(root: Place, manifest: Manifest) -> bool:
@@ -44,5 +61,4 @@ def marks(marker: Place, manifest: Manifest) -> bool:
         FileNotFoundError: There is no marker.
         CheckpointError: It is damaged.
     """
-    found = unseal(KIND, marker)
-    return bool(found == {"epoch": manifest.epoch, "manifest": manifest.digest})
+    return unseal(KIND, marker, Marker) == Marker.of(manifest)

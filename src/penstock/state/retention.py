@@ -9,6 +9,7 @@ number of epochs and for some time, so a slow reader finds its files.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter, deque
 from collections.abc import Iterable
@@ -18,6 +19,7 @@ from penstock.base.errors import CheckpointError
 from penstock.files.place import Place
 from penstock.state.manifests import Manifest, ManifestLog
 
+_LOG = logging.getLogger(__name__)
 SWEEP = 16
 """Every so many epochs all folders are looked through for what dead attempts left behind."""
 _NUMBERED = re.compile(r"\.?(\d{12})[-.]")
@@ -107,7 +109,10 @@ class Retention:
         folders = [self.log.folder, *operators, *others, *staging]
         gone = sum(self._sweep_folder(f, newest.epoch, named) for f in folders)
         events = [self.root / "events" / e.name for e in (self.root / "events").list() if e.folder]
-        return gone + sum(self._sweep_folder(f, newest.epoch, named, hidden=True) for f in events)
+        gone += sum(self._sweep_folder(f, newest.epoch, named, hidden=True) for f in events)
+        if gone:
+            _LOG.debug("%d files that no epoch names were removed", gone)
+        return gone
 
     def _sweep_folder(
         self, folder: Place, newest: int, named: set[str], *, hidden: bool = False

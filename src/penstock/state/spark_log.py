@@ -9,9 +9,10 @@ log that does not fit the manifest is refused.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+
+import msgspec
 
 from penstock.base.errors import CheckpointError
 from penstock.files.place import Place, sha256
@@ -20,6 +21,19 @@ from penstock.files.sealed import seal, unseal
 COMPACT = ".compact"
 _FOLDERS = "spark-sources.json"
 """Beside Spark's folder: which source each line of its offsets belongs to."""
+
+
+class _Listed(msgspec.Struct):
+    """A line of a list of files, of which Spark writes more."""
+
+    path: str
+    batch: int = msgspec.field(name="batchId")
+
+
+class _ListOffset(msgspec.Struct):
+    """How far a list of files is, as Spark's offsets have it."""
+
+    newest: int = msgspec.field(name="logOffset")
 
 
 def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, str]:
@@ -106,13 +120,13 @@ def keep_folders(spark: Place, folders: Sequence[int]) -> None:
     if list(folders) == list(range(len(folders))):
         return
     with suppress(FileExistsError):
-        (spark.parent / _FOLDERS).write_new(seal("sources", {"folders": list(folders)}))
+        (spark.parent / _FOLDERS).write_new(seal("sources", list(folders)))
 
 
 def read_folders(spark: Place) -> list[int] | None:
     """Return which source each line of Spark's offsets belongs to; None if each has its own."""
     try:
-        return list(unseal("sources", spark.parent / _FOLDERS)["folders"])
+        return unseal("sources", spark.parent / _FOLDERS, list[int])
     except FileNotFoundError:
         return None
 
@@ -142,7 +156,7 @@ def files_of(spark: Place, epoch: int) -> list[str] | None:
             for batch in range(before.get(number, -1) + 1, newest + 1)
             for path in _listed(spark / f"sources/{number}", batch)
         ]
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, msgspec.MsgspecError):
         return None
 
 
@@ -158,8 +172,9 @@ def _listed(folder: Place, batch: int) -> list[str]:
     numbers = {e.name: int(e.name.removesuffix(COMPACT)) for e in folder.list() if e.name[0] != "."}
     compact = [name for name, n in numbers.items() if n >= batch and name.endswith(COMPACT)]
     name = str(batch) if str(batch) in numbers else min(compact, key=lambda n: numbers[n])
-    entries = [json.loads(line) for line in (folder / name).read().decode().splitlines()[1:]]
-    return [entry["path"] for entry in entries if entry["batchId"] == batch]
+    lines = (folder / name).read().splitlines()[1:]
+    entries = [msgspec.json.decode(line, type=_Listed) for line in lines]
+    return [entry.path for entry in entries if entry.batch == batch]
 
 
 def file_sources(offsets: bytes, folders: Sequence[int] | None = None) -> dict[int, int]:
@@ -174,10 +189,7 @@ def file_sources(offsets: bytes, folders: Sequence[int] | None = None) -> dict[i
     """
     found = {}
     for number, line in enumerate(offsets.decode().splitlines()[2:]):
-        try:
-            value = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(value, dict) and isinstance(value.get("logOffset"), int):
-            found[number if folders is None else folders[number]] = value["logOffset"]
+        with suppress(msgspec.MsgspecError):  # another kind of source
+            reached = msgspec.json.decode(line, type=_ListOffset).newest
+            found[number if folders is None else folders[number]] = reached
     return {number: batch for number, batch in found.items() if batch >= 0}

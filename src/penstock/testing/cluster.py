@@ -190,17 +190,6 @@ class Cluster:
         _kill([*_family(worker.process.pid)])
         worker.process.wait(PATIENCE_SECONDS)
 
-    def stop_worker(self, host: str) -> None:
-        """Stop a worker as its administrator would: it ends its executors, then itself."""
-        worker = self.worker(host)
-        self.workers.remove(worker)
-        family = _family(worker.process.pid)
-        worker.process.terminate()
-        try:
-            worker.process.wait(PATIENCE_SECONDS)
-        finally:
-            _kill(family)
-
     def close(self) -> None:
         """Kill everything that the cluster started; `standalone_cluster` calls it."""
         for process in self._started:

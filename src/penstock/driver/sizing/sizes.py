@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-
-import msgspec
 
 from penstock.base.config import PREFIX, Config
 from penstock.base.errors import CheckpointError, ConfigError
@@ -157,13 +155,13 @@ def sizes_to_begin_with(
 def keep_first(root: Place, sizes: Sizes) -> None:
     """Keep what a query began with in its checkpoint, to be shown later."""
     with suppress(FileExistsError, OSError):
-        (root / FILE).write_new(seal(KIND, asdict(sizes)))
+        (root / FILE).write_new(seal(KIND, sizes))
 
 
 def read_first(root: Place) -> Sizes | None:
     """Return what a query began with, if it was sized from a sample."""
-    with suppress(FileNotFoundError, OSError, CheckpointError, msgspec.MsgspecError):
-        return msgspec.convert(unseal(KIND, root / FILE), Sizes, strict=False)
+    with suppress(OSError, CheckpointError):
+        return unseal(KIND, root / FILE, Sizes)
     return None
 
 

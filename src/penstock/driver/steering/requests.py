@@ -13,10 +13,8 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
-
-import msgspec
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.files.disk import Entry
@@ -86,7 +84,7 @@ def ask(root: Place, request: Request, *, now: float | None = None) -> str:
     """
     at = time.time() if now is None else now
     name = f"{int(at * 1000):015d}-{root.files.unique()}"
-    (root / FOLDER / f"{name}.json").write_new(seal(KIND, asdict(request)))
+    (root / FOLDER / f"{name}.json").write_new(seal(KIND, request))
     return name
 
 
@@ -167,7 +165,7 @@ class Requests:
             return f"the file of the request is no file of 1 to {MOST_BYTES} bytes"
         place = self.root / FOLDER / entry.name
         try:
-            asked = msgspec.convert(unseal(KIND, place), Request)
+            asked = unseal(KIND, place, Request)
         except FileNotFoundError:  # withdrawn
             return None
         except Exception as error:  # whatever is in the file, it must not hurt the query

@@ -7,6 +7,7 @@ computes or whether it counts. If a log cannot be written, the query goes on.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from penstock.control.controller import Controller, Past
 from penstock.control.elastic import Elastic
 from penstock.driver.epoch import epoch_counts
 from penstock.driver.layout import Layout
+from penstock.driver.logs import log_decision, log_refusals
 from penstock.driver.resources import FixedSlots, Resources
 from penstock.driver.statistics import Gatherer, follow_sources
 from penstock.driver.steering import by_hand
@@ -31,6 +33,7 @@ from penstock.plan.splits import Reached
 from penstock.plan.statistics import EpochStatistics
 from penstock.state.manifests import Manifest
 
+_LOG = logging.getLogger(__name__)
 Backlog = Callable[[Mapping[int, Reached]], int | None]
 """Tells how much input waits, if that is known, from how far each source was read."""
 RECOVERY_EPOCHS = 3
@@ -79,7 +82,9 @@ class Steering:
 
     def before_epoch(self, epoch: int, last: Manifest | None) -> None:
         """Take up what users have asked for through the checkpoint."""
-        self.tell(self.requests.take_up(epoch, last, self._carry_out))
+        refused = self.requests.take_up(epoch, last, self._carry_out)
+        log_refusals(refused)
+        self.tell(refused)
 
     def weights(self) -> Weights:
         """Return what the choice of a protocol goes by."""
@@ -124,8 +129,10 @@ class Steering:
     def tell(self, events: Sequence[Event]) -> None:
         """Write events; a log that cannot be written takes nothing from the query."""
         for event in events:
-            with suppress(OSError):
+            try:
                 self.events.add(event)
+            except OSError as error:
+                _LOG.warning("an event was not written to the checkpoint: %s", error)
 
     def close(self) -> None:
         """Write the last statistics."""
@@ -183,6 +190,7 @@ class Steering:
         )
         if decided is None:
             return
+        log_decision(decided)
         self.tell([decided])
         for change in decided.accepted:
             self.layout.propose(change)

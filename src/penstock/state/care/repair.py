@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 
 from penstock.files.place import Place, place_of
-from penstock.files.sealed import seal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.tails import state_folder
@@ -25,8 +24,7 @@ from penstock.state.care.survey import Survey, epoch_of_name, survey
 from penstock.state.care.verify import verify
 from penstock.state.care.verify_log import checksum_of
 from penstock.state.manifests import Manifest
-from penstock.state.published import KIND as MARKER
-from penstock.state.published import is_published, published_marker
+from penstock.state.published import Marker, is_published, published_marker
 
 _OUTPUTS = ("published", "late", "dead")
 _SET_ASIDE = ("rows", "plan", "marker", "metadata", "commits", "crc", "record", "staged", "pin")
@@ -196,11 +194,10 @@ class _Planner:
 
     def _mark(self, manifest: Manifest) -> Iterator[Step]:
         marker = published_marker(self.seen.root, manifest.epoch)
-        value = {"epoch": manifest.epoch, "manifest": manifest.digest}
-        why = f"epoch {manifest.epoch} is published"
+        why, data = f"epoch {manifest.epoch} is published", Marker.of(manifest).to_bytes()
         if marker.exists():
             yield Step(action="set aside", path=str(marker), why="a new one takes its place")
-        yield Step(action="write", path=str(marker), why=why, data=seal(MARKER, value))
+        yield Step(action="write", path=str(marker), why=why, data=data)
 
     # Going back
 

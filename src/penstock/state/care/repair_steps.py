@@ -7,6 +7,7 @@ under the path that it had; a record there says what was done and what is given 
 from __future__ import annotations
 
 import errno
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from penstock.files.place import Place, place_of
 from penstock.files.sealed import seal
 from penstock.state.care.survey import QUARANTINE, RECORD, walk
 from penstock.state.manifests import ManifestLog
+
+_LOG = logging.getLogger(__name__)
 
 FRESH_SECONDS, WATCH_SECONDS, POLL_SECONDS = 10.0, 3.0, 0.1
 
@@ -94,6 +97,7 @@ def carry_out(plan: RepairPlan, *, clock: Callable[[], float] = time.time) -> Pl
         raise CheckpointError(path=plan.checkpoint, reason=reason)
     folder = _quarantine(root, clock())
     for step in plan.steps:
+        _LOG.info("repair: %s %s: %s", step.action, step.path, step.why)
         place = place_of(step.path)
         if step.action == "write":
             place.write_new(step.data)
@@ -101,6 +105,7 @@ def carry_out(plan: RepairPlan, *, clock: Callable[[], float] = time.time) -> Pl
             _set_aside(place, folder / _inside(plan.checkpoint, step.path))
     record = plan.as_dict() | {"newest": plan.back_to, "at": clock()}
     (folder / f"{RECORD}.json").write_new(seal(RECORD, record))
+    _LOG.info("repair: what was set aside is in %s", folder)
     return folder
 
 

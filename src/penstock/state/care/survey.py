@@ -28,6 +28,19 @@ QUARANTINE = "quarantine"
 _NUMBERED = re.compile(r"\.?(\d{12})[-.]")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRecord:
+    """What of a repair's record counts afterwards; people find more in it.
+
+    Attributes:
+        newest: The newest epoch after the repair.
+        accepted: The files that it gave up.
+    """
+
+    newest: int
+    accepted: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Survey:
     """What a checkpoint holds.
@@ -205,10 +218,11 @@ def _accepted(quarantine: Place) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in quarantine.list():
         try:
-            record = unseal(RECORD, quarantine / entry.name / f"{RECORD}.json")
+            place = quarantine / entry.name / f"{RECORD}.json"
+            record = unseal(RECORD, place, RepairRecord)
         except (FileNotFoundError, CheckpointError):
             continue
-        found |= dict.fromkeys(record["accepted"], record["newest"])
+        found |= dict.fromkeys(record.accepted, record.newest)
     return found
 
 

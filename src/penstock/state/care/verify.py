@@ -24,6 +24,7 @@ from penstock.state.care.findings import Finding, Verification, finding, note
 from penstock.state.care.survey import (
     QUARANTINE,
     RECORD,
+    RepairRecord,
     Survey,
     epoch_of_name,
     numbers,
@@ -32,11 +33,11 @@ from penstock.state.care.survey import (
 )
 from penstock.state.care.verify_log import verify_log
 from penstock.state.care.verify_outputs import verify_outputs
+from penstock.state.pinned import pin_file, pin_numbers, read_pin
+from penstock.state.planned import FOLDER as PLANNED
+from penstock.state.planned import read_planned
 from penstock.state.published import marks
 from penstock.state.segments import read_frame
-
-PIN, PLAN = "query", "plan"
-"""What pins and plans are sealed as."""
 
 
 def verify(checkpoint: str | Path, spark_folder: str | Path | None = None) -> Verification:
@@ -80,14 +81,12 @@ def _examine(found: Survey) -> Iterator[Finding]:
 
 
 def _pins(found: Survey) -> Iterator[Finding]:
-    folder = found.root / "pinned"
-    pins = {int(e.name[:12]): e.name for e in folder.list() if epoch_of_name(e.name) is not None}
+    pins = pin_numbers(found.root)
     before: Mapping[str, Any] = {}
     for number in range(max(pins, default=0) + 1):
-        place = folder / f"{number:012d}.json"
-        path = found.relative(place)
+        path = found.relative(pin_file(found.root, number))
         try:
-            facts = unseal(PIN, place)
+            facts = read_pin(found.root, number).facts
         except FileNotFoundError:
             given_up = path in found.accepted
             if found.epochs and not (
@@ -168,11 +167,12 @@ def _segments(found: Survey) -> Iterator[Finding]:
 
 
 def _buckets(found: Survey) -> int | None:
-    pins = [e.name for e in (found.root / "pinned").list() if epoch_of_name(e.name) is not None]
+    pins = pin_numbers(found.root)
     try:
-        return int(unseal(PIN, found.root / "pinned" / pins[-1])["buckets"]) if pins else None
+        buckets = read_pin(found.root, pins[-1]).facts.get("buckets") if pins else None
     except (CheckpointError, FileNotFoundError):
         return None  # told of elsewhere
+    return buckets if isinstance(buckets, int) else None
 
 
 def _segment(
@@ -215,19 +215,16 @@ def _rows(found: Survey) -> Iterator[Finding]:
 
 
 def _plans(found: Survey) -> Iterator[Finding]:
-    for entry in (found.root / "planned").list():
-        epoch, place = epoch_of_name(entry.name), found.root / "planned" / entry.name
+    for entry in (found.root / PLANNED).list():
+        epoch, place = epoch_of_name(entry.name), found.root / PLANNED / entry.name
         if epoch is None or entry.name.startswith("."):
             continue
         try:
-            told = unseal(PLAN, place)["epoch"]
-            reason = None if told == epoch else f"damaged: it is the plan of epoch {told}"
+            read_planned(found.root, epoch)
         except FileNotFoundError:
             continue
         except CheckpointError as error:
-            reason = str(error.fields["reason"])
-        if reason is not None:
-            yield finding(found.relative(place), "plan", reason, epoch=epoch)
+            yield finding(found.relative(place), "plan", error.fields["reason"], epoch=epoch)
 
 
 def _markers(found: Survey) -> Iterator[Finding]:
@@ -252,7 +249,7 @@ def _records(found: Survey) -> Iterator[Finding]:
     for entry in quarantine.list():
         place = quarantine / entry.name / f"{RECORD}.json"
         try:
-            unseal(RECORD, place)
+            unseal(RECORD, place, RepairRecord)
         except FileNotFoundError:
             means = "a repair did not come to its end; run it again"
             path = found.relative(quarantine / entry.name)

@@ -6,18 +6,19 @@ harness finds a fault with every one of them, and none with the sound store.
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from penstock.driver import driver, pinned
+import msgspec
+
+from penstock.driver import driver
 from penstock.files.disk import Disk
 from penstock.files.place import LocalFiles, Place
 from penstock.sinks import folder, owners, publish
 from penstock.sinks.owners import Claim, Claimant
-from penstock.state import manifests
+from penstock.state import manifests, pinned
 from penstock.state.manifests import Manifest
 from penstock.state.retention import Kept, Retention
 from penstock.testing.faults.machine import Store
@@ -126,9 +127,8 @@ def _outlived_early(self: Retention, kept: Kept, newest: Manifest) -> bool:
     return kept.epoch <= newest.epoch - self.epochs
 
 
-def _unseal_anything(kind: str, place: Place) -> dict[str, Any]:
-    value: dict[str, Any] = json.loads(place.read().partition(b"\n")[2])
-    return value
+def _unseal_anything(kind: str, place: Place, shape: type[Any]) -> Any:
+    return msgspec.json.decode(place.read().partition(b"\n")[2], type=shape)
 
 
 BROKEN: tuple[Store, ...] = (
