@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.control.decision import Decision
 from penstock.control.elastic import Elastic
-from penstock.control.guard import (
-    MOVE_BYTES_PER_SECOND,
-    MOVE_SECONDS,
-    Verdict,
-    guard,
-    move_seconds,
-)
+from penstock.control.guard import MOVE_SECONDS, Verdict, guard, move_seconds
+from penstock.control.read_speed import READ_BYTES_PER_SECOND
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import Change
+from penstock.plan.changes import Cause, Change, ChangeKind
 
 BEFORE = BucketMap.even(8, 2)
 NAME = "aggregate-0"
@@ -37,8 +33,10 @@ def seen(**others: Any) -> SubqueryView:
     return SubqueryView(**{**figures, **others})
 
 
-def change(owners: BucketMap, kind: str = "rescale") -> Change:
-    return Change(subquery=1, owners=owners, kind=kind, cause="streamcloud", reason="why not")
+def change(owners: BucketMap, kind: ChangeKind = "rescale") -> Change:
+    return Change(
+        subquery=1, owners=owners, kind=kind, cause=Cause("streamcloud"), reason="why not"
+    )
 
 
 MOVE = change(BEFORE.with_owners({0: 1}), "rebalance")
@@ -130,7 +128,7 @@ def test_a_subquery_is_left_alone_for_the_cool_down() -> None:
 
 def test_a_move_must_gain_more_than_it_costs() -> None:
     """The worst utilisation falls from 0.8 to 0.6, which in 10 s is 2 s of work."""
-    size = int((2.0 - MOVE_SECONDS) * MOVE_BYTES_PER_SECOND)
+    size = int((2.0 - MOVE_SECONDS) * READ_BYTES_PER_SECOND)
     dear = judged(MOVE, subquery=seen(bucket_bytes=(size + 1000, *[0] * 7)))
     assert dear.accepted == ()
     assert "moving buckets would cost 2.000 s and gain 2.000 s in the next 10 s" in dear.refused[0]
@@ -171,11 +169,14 @@ def test_an_instance_does_not_go_while_its_buckets_are_on_their_way() -> None:
 
 
 def test_a_change_of_what_is_not_seen_is_refused() -> None:
-    stray = Change(subquery=7, owners=BEFORE, kind="rescale", cause="wild")
+    stray = Change(subquery=7, owners=BEFORE, kind="rescale", cause=Cause("wild"))
     assert judged(stray).refused == ("subquery 7: nothing is known about its load",)
 
 
 def test_the_cost_of_a_move_grows_with_its_bytes() -> None:
-    assert move_seconds(seen(bucket_bytes=()), MOVE) == MOVE_SECONDS
-    big = seen(bucket_bytes=(int(MOVE_BYTES_PER_SECOND), *[0] * 7))
-    assert move_seconds(big, MOVE) == pytest.approx(MOVE_SECONDS + 1)
+    view = View(epoch=5, at=1.0, interval_seconds=1.0, subqueries=())
+    assert move_seconds(view, seen(bucket_bytes=()), MOVE) == MOVE_SECONDS
+    big = seen(bucket_bytes=(int(READ_BYTES_PER_SECOND), *[0] * 7))
+    assert move_seconds(view, big, MOVE) == pytest.approx(MOVE_SECONDS + 1)
+    fast = replace(view, read_bytes_per_second=10 * READ_BYTES_PER_SECOND)
+    assert move_seconds(fast, big, MOVE) == pytest.approx(MOVE_SECONDS + 0.1)

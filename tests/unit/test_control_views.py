@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.control.elastic import Elastic
+from penstock.control.bounds import Bounds
 from penstock.control.view import SubqueryView
-from penstock.control.views import make_view
+from penstock.control.views import Runtime, make_view
 from penstock.plan.buckets import BucketMap
 from penstock.plan.statistics import EpochStatistics, InstanceLoad, SubqueryLoad
 from tests.property.control_model import AGGREGATE, epoch_statistics, instance_load, keyed_query
@@ -23,13 +23,13 @@ def load_of(*busy: float, seconds: tuple[float, ...] = (), **others: int) -> Sub
 
 
 def seen(
-    *epochs: EpochStatistics, since: int = 0, rules: Elastic | None = None, owners: BucketMap = MAP
+    *epochs: EpochStatistics, since: int = 0, bounds: Bounds | None = None, owners: BucketMap = MAP
 ) -> SubqueryView:
     view = make_view(
         keyed_query(BUCKETS, owners.instances),
         {AGGREGATE: owners},
         epochs,
-        rules=rules or Elastic(),
+        bounds=bounds or Bounds(),
         since={AGGREGATE: since},
     )
     (subquery,) = view.subqueries
@@ -39,16 +39,16 @@ def seen(
 def test_utilisation_is_busy_time_as_a_share_of_the_cores_for_the_interval() -> None:
     epoch = epoch_statistics(0, [load_of(0.5, 1.0)], interval=2.0)
     assert seen(epoch).utilisations == (0.25, 0.5)
-    assert seen(epoch, rules=Elastic(instance_cores=0.5)).utilisations == (0.5, 1.0)
+    assert seen(epoch, bounds=Bounds(instance_cores=0.5)).utilisations == (0.5, 1.0)
 
 
 def test_loads_are_the_median_of_the_last_epochs() -> None:
     busy = [(9.0, 9.0), (0.1, 0.2), (0.2, 0.2), (5.0, 0.3)]
     epochs = [epoch_statistics(i, [load_of(*one)]) for i, one in enumerate(busy)]
-    found = seen(*epochs, rules=Elastic(smoothing=3))
+    found = seen(*epochs, bounds=Bounds(smoothing=3))
     assert found.utilisations == (0.2, 0.2)
     assert found.epochs == 3
-    assert seen(*epochs, rules=Elastic(smoothing=1)).utilisations == (5.0, 0.3)
+    assert seen(*epochs, bounds=Bounds(smoothing=1)).utilisations == (5.0, 0.3)
 
 
 def test_epochs_with_another_map_do_not_count() -> None:
@@ -64,7 +64,7 @@ def test_the_epoch_that_restored_state_does_not_count() -> None:
     later = epoch_statistics(5, [load_of(0.4, 0.2, restored_bytes=1)])
     assert seen(first, later, since=4).utilisations == (0.4, 0.2)
     query = keyed_query(BUCKETS, 2)
-    alone = make_view(query, {AGGREGATE: MAP}, [first], rules=Elastic(), since={AGGREGATE: 4})
+    alone = make_view(query, {AGGREGATE: MAP}, [first], bounds=Bounds(), since={AGGREGATE: 4})
     assert alone.subqueries == ()
 
 
@@ -107,10 +107,9 @@ def test_what_the_query_says_of_its_subqueries() -> None:
         keyed_query(BUCKETS, 2),
         {0: BucketMap.even(BUCKETS, 1), AGGREGATE: MAP},
         [epoch],
-        rules=Elastic(),
+        bounds=Bounds(),
         moving={AGGREGATE: (3, 1)},
-        slots=2,
-        most_slots=5,
+        runtime=Runtime(slots=2, most_slots=5),
     )
     sources, aggregate = view.subqueries
     assert (sources.name, sources.stateful, sources.movable) == ("sources", False, False)
@@ -135,5 +134,5 @@ def test_state_and_hosts_are_those_of_the_newest_epoch() -> None:
         return epoch_statistics(epoch, [found])
 
     found = seen(one(0, "a", 10), one(1, "b", 20))
-    assert [(i.host, i.state_bytes) for i in found.instances] == [("b", 20), ("b", 20)]
+    assert [(i.host, i.memory_bytes) for i in found.instances] == [("b", 20), ("b", 20)]
     assert found.bucket_bytes == (20, 0, 0, 20)

@@ -256,7 +256,9 @@ class _UnitRun:
         self.written |= state.histograms
         load = self.loads[subquery.id]
         self.loads[subquery.id] = replace(
-            load, restored_bytes=load.restored_bytes + state.restored_bytes
+            load,
+            restored_bytes=load.restored_bytes + state.restored_bytes,
+            restored_seconds=load.restored_seconds + state.restored_seconds,
         )
 
     def _finish(self, subquery: Subquery, work: Work) -> None:

@@ -15,8 +15,10 @@ from dataclasses import replace
 from penstock.base.errors import CheckpointError
 from penstock.control.controller import Controller, Past
 from penstock.control.elastic import Elastic
+from penstock.control.read_speed import ReadSpeed
+from penstock.control.views import Runtime
 from penstock.driver.epoch import epoch_counts
-from penstock.driver.layout import Layout
+from penstock.driver.layout import ABILITIES, Layout
 from penstock.driver.resources import FixedSlots, Resources
 from penstock.driver.statistics import Gatherer, newest_files
 from penstock.driver.steering import by_hand
@@ -72,6 +74,7 @@ class Steering:
         """Those of the newest epoch of this run that had rows."""
         self._newest_files: dict[int, int] = {}
         self._pace_us: dict[str, int] = {}
+        self._speed = ReadSpeed()
         self._calm_from = last.epoch + 1 + RECOVERY_EPOCHS if last else 1
         if last is not None:
             self.tell(self._untold(last))
@@ -82,7 +85,11 @@ class Steering:
 
     def weights(self) -> Weights:
         """Return what the choice of a protocol goes by."""
-        return Weights(bytes_of=self._bytes_of, pace_us=self._pace_us)
+        return Weights(
+            bytes_of=self._bytes_of,
+            pace_us=self._pace_us,
+            read_bytes_per_second=self._speed.bytes_per_second,
+        )
 
     def after_epoch(
         self,
@@ -107,6 +114,7 @@ class Steering:
             backlog=self.backlog(self._newest_files),
             published_at=self.clock(),
         )
+        self._speed = self._speed.after(statistics)
         self.tell([*manifest.reconfigured, statistics])
         self.requests.committed()
         self.statistics = statistics if statistics.rows else self.statistics
@@ -175,16 +183,24 @@ class Steering:
             self.layout.query,
             self.layout.maps,
             statistics,
-            slots=self.resources.slots(),
-            most_slots=self.resources.most(),
             moving=self.layout.moving(),
             recovering=statistics.epoch < self._calm_from,
+            runtime=self._runtime(),
         )
         if decided is None:
             return
         self.tell([decided])
         for change in decided.accepted:
             self.layout.propose(change)
+
+    def _runtime(self) -> Runtime:
+        return Runtime(
+            slots=self.resources.slots(),
+            most_slots=self.resources.most(),
+            hosts=self.resources.slots_by_host(),
+            read_bytes_per_second=self._speed.bytes_per_second,
+            abilities=ABILITIES,
+        )
 
     def _ask_for_slots(self) -> None:
         """Ask for the slots that the layout needs, with what was just decided.
