@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.base.hashing import bucket_of
-from penstock.control.bounds import most_instances
+from penstock.control.beside import BEARABLE_SECONDS, held_on_hosts, reading_seconds
+from penstock.control.bounds import most_instances, needed_for_memory, task_slots
 from penstock.control.decision import Decision
 from penstock.control.elastic import Elastic, elastic, make_policy
 from penstock.control.guard import guard
@@ -29,7 +31,7 @@ from penstock.control.replay import differences, replay
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.observe.events import decode, encode
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import Cause, Change
+from penstock.plan.changes import Abilities, Cause, Change
 from tests.property.control_model import Cluster, even
 
 BUCKETS = 32
@@ -69,7 +71,8 @@ def subqueries(draw: st.DrawFn, number: int = 1) -> SubqueryView:
         name=f"aggregate-{number}",
         owners=BucketMap(owners=tuple(owners), instances=count),
         instances=tuple(
-            InstanceView(instance=i, host="a", utilisation=float(u)) for i, u in enumerate(used)
+            InstanceView(instance=i, host="ab"[i % 2], utilisation=float(u))
+            for i, u in enumerate(used)
         ),
         bucket_loads=tuple(loads.tolist()) if kind == "movable" else (),
         bucket_bytes=tuple(draw(st.lists(st.integers(0, 100), min_size=BUCKETS, max_size=BUCKETS))),
@@ -77,6 +80,7 @@ def subqueries(draw: st.DrawFn, number: int = 1) -> SubqueryView:
         fixed=kind == "fixed",
         moving=tuple(sorted(draw(moving))) if kind == "movable" else (),
         epochs=3,
+        stage=draw(st.integers(0, 1)),
     )
 
 
@@ -92,6 +96,9 @@ def views(draw: st.DrawFn) -> View:
         most_slots=draw(st.integers(1, 8)),
         recovering=draw(st.sampled_from([False, False, False, True])),
         busy_share=draw(st.floats(0.0, 1.2)),
+        hosts=draw(st.sampled_from([{}, {"a": 1, "b": 4}])),
+        read_bytes_per_second=draw(st.sampled_from([1e2, 1e8])),
+        abilities=Abilities(quotas=draw(st.booleans())),
     )
 
 
@@ -183,14 +190,16 @@ def wild_changes(draw: st.DrawFn) -> Change:
         owners=BucketMap(owners=tuple(owners), instances=count),
         kind="rescale",
         cause=Cause("wild"),
+        quotas=draw(st.sampled_from([(), (), (0.5,) * count])),
+        cores=draw(st.sampled_from([(), (), (), (2.0,) * count])),
     )
 
 
-@given(views(), rules_of(), st.lists(wild_changes(), max_size=3), guard_memories)
+@given(views(), rules_of(), st.lists(wild_changes(), max_size=5), guard_memories)
 def test_what_the_guard_accepts_keeps_the_bounds(
     view: View, rules: Elastic, wild: list[Change], memory: dict[str, dict[str, float]]
 ) -> None:
-    proposed = Decision(plan=tuple({change.subquery: change for change in wild}.values()))
+    proposed = Decision(plan=tuple(wild))
     verdict = guard(view, proposed, rules, memory)
     assert not (verdict.accepted and (view.recovering or rules.dry_run))
     known = {s.id: s for s in view.subqueries}
@@ -202,13 +211,52 @@ def test_what_the_guard_accepts_keeps_the_bounds(
         assert not set(subquery.owners.moved(change.owners)) & set(subquery.moving)
         assert not subquery.fixed or size == subquery.owners.instances
         ago = view.at - memory["changed"].get(subquery.name, -math.inf)
-        assert ago >= rules.cooldown_seconds
+        assert ago >= rules.cooldown_seconds or change.owners == subquery.owners
+        assert view.abilities.lacking(change) == ()
         if rules.memory_bytes:
             after = np.bincount(change.owners.owners, weights=subquery.bucket_bytes).max()
             before = np.bincount(subquery.owners.owners, weights=subquery.bucket_bytes).max()
             assert after <= max(rules.memory_bytes, before)
     told = {change.subquery for change in verdict.accepted}
+    assert len(told) == len(verdict.accepted)
     assert len(verdict.refused) >= len(proposed.plan) - len(told)
+
+
+@given(views(), rules_of(), st.lists(wild_changes(), max_size=5))
+def test_what_the_guard_accepts_can_be_borne_together(
+    view: View, rules: Elastic, wild: list[Change]
+) -> None:
+    bounds = replace(rules, dry_run=False)
+    verdict = guard(replace(view, recovering=False), Decision(plan=tuple(wild)), bounds, {})
+    after = {change.subquery: change for change in verdict.accepted}
+    for stage in (0, 1):
+        mine = [s for s in view.subqueries if s.stage == stage]
+        sizes = [after[s.id].instances if s.id in after else s.owners.instances for s in mine]
+        grown = [s for s in mine if s.id in after and after[s.id].instances > s.owners.instances]
+        asked = any(
+            after[s.id].instances <= max(bounds.min, needed_for_memory(s, bounds)) for s in grown
+        )
+        assert asked or not grown or sum(sizes) <= task_slots(view, bounds)
+    before, held = held_on_hosts(view, {}), held_on_hosts(view, after)
+    assert all(
+        not bounds.memory_bytes or held[host] <= max(bounds.memory_bytes * slots, before[host])
+        for host, slots in view.hosts.items()
+    )
+    known = {s.id: s for s in view.subqueries}
+    reading = [reading_seconds(view, known[n], change) for n, change in after.items()]
+    bearable = max(view.interval_seconds, BEARABLE_SECONDS)
+    assert sum(reading) <= bearable or sum(1 for seconds in reading if seconds) == 1
+
+
+@given(views(), rules_of(), st.lists(wild_changes(), max_size=5))
+def test_judging_again_what_was_accepted_accepts_it(
+    view: View, rules: Elastic, wild: list[Change]
+) -> None:
+    """What was refused took nothing from what was let through."""
+    first = guard(view, Decision(plan=tuple(wild)), rules, {})
+    again = guard(view, Decision(plan=first.accepted), rules, {})
+    assert again.accepted == first.accepted
+    assert again.refused == ()
 
 
 @given(views(), rules_of(), guard_memories)

@@ -13,7 +13,7 @@ from penstock.control.guard import MOVE_SECONDS, Verdict, guard, move_seconds
 from penstock.control.read_speed import READ_BYTES_PER_SECOND
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import Cause, Change, ChangeKind
+from penstock.plan.changes import Abilities, Cause, Change, ChangeKind
 
 BEFORE = BucketMap.even(8, 2)
 NAME = "aggregate-0"
@@ -103,6 +103,33 @@ def test_each_reason_against_a_change(
     assert sentence.startswith(f"{NAME}: ")
     assert why in sentence
     assert NAME not in verdict.memory["changed"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"quotas": (1.0, 1.0)}, "quotas are not supported by this runtime"),
+        ({"cores": (1.0, 1.0)}, "cores are not supported by this runtime"),
+        ({"weights": (1.0, 1.0)}, "weights are not supported by this runtime"),
+        ({"cores": (1.0, 1.0), "quotas": (1.0, 1.0)}, "cores and quotas are not supported by"),
+    ],
+)
+def test_what_the_runtime_cannot_do_is_refused_as_a_whole(parts: dict[str, Any], told: str) -> None:
+    asked = replace(MOVE, **parts)
+    verdict = judged(asked)
+    assert verdict.accepted == ()
+    assert verdict.refused[0].startswith(f"{NAME}: {told}")
+    able = judged(asked, abilities=Abilities(weights=True, cores=True, quotas=True))
+    assert able.accepted == (asked,)
+
+
+def test_what_moves_no_bucket_waits_for_no_cool_down_and_begins_none() -> None:
+    quotas = replace(MOVE, owners=BEFORE, quotas=(1.0, 1.0))
+    memory = {"changed": {NAME: 99.0}}
+    verdict = judged(quotas, memory=memory, abilities=Abilities(quotas=True))
+    assert verdict.accepted == (quotas,)
+    assert verdict.memory == memory
+    assert not judged(MOVE, memory=memory, abilities=Abilities(quotas=True)).accepted
 
 
 def test_small_instances_share_a_slot() -> None:

@@ -62,6 +62,7 @@ def guard(view: View, decision: Decision, bounds: Bounds, memory: Memory) -> Ver
     known = {subquery.id: subquery for subquery in view.subqueries}
     plan = decision.plan
     accepted: dict[int, Change] = {}
+    places: list[int] = []
     refused: dict[int, tuple[str, ...]] = {}
     for place in sorted(range(len(plan)), key=lambda i: _growth(plan[i], known)):
         change = plan[place]
@@ -83,10 +84,11 @@ def guard(view: View, decision: Decision, bounds: Bounds, memory: Memory) -> Ver
             refused[place] = (*refused[place], f"{subquery.name}: {why}")
             continue
         accepted[change.subquery] = fitting
+        places.append(place)
         if fitting.owners != subquery.owners:
             changed[subquery.name] = view.at
     return Verdict(
-        accepted=tuple(accepted[c.subquery] for c in plan if c.subquery in accepted),
+        accepted=tuple(accepted[plan[place].subquery] for place in sorted(places)),
         refused=tuple(text for place in sorted(refused) for text in refused[place]),
         memory={"changed": changed},
     )
