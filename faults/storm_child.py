@@ -22,6 +22,7 @@ from faults.kill_child import Teller, listen
 from faults.storm_workload import build_query
 from penstock.base.errors import ConfigError
 from penstock.driver.driver import Driver, EpochResult, Execute
+from penstock.plan.changes import PROTOCOLS, MoveProtocol
 from penstock.testing.cluster import Cluster, cluster_session
 
 QUIET_SECONDS = 600.0
@@ -143,8 +144,8 @@ class Life:
         self.query.move(subquery, dict.fromkeys(buckets, 0), protocol="auto")
         return {"protocol": "auto", "what": f"{len(buckets)} buckets of {subquery} to instance 0"}
 
-    def _protocols(self) -> list[str]:
-        first = self.rng.choice(["auto", "state", "window"])
+    def _protocols(self) -> list[MoveProtocol]:
+        first = self.rng.choice(PROTOCOLS)
         return list(dict.fromkeys([first, "auto"]))
 
     def provision(self) -> dict[str, Any]:

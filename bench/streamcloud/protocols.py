@@ -18,6 +18,7 @@ from bench.streamcloud.runs import Run, run_query, session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from penstock.plan.changes import MoveProtocol
     from penstock.spark.handle import Query
 
 SLOTS = 2
@@ -69,7 +70,7 @@ class _Script:
     def __init__(self, case: Case) -> None:
         more, fewer = case.instances + 1, case.instances
         # The first change may start a worker process; the second time it does not.
-        self._todo = [
+        self._todo: list[tuple[int, int, MoveProtocol]] = [
             (WARM, more, "state"),
             (WARM + 2, fewer, "state"),
             (WARM + 4, more, "state"),

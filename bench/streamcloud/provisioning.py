@@ -29,6 +29,7 @@ from bench.streamcloud.elastic_runs import (
 from bench.streamcloud.inputs import Load
 from bench.streamcloud.result import Measured, Panel, Series
 from bench.streamcloud.runs import Run, session
+from penstock.control.policies.streamcloud import Provisioning
 from penstock.plan.changes import Reconfiguration
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ _RUNS: dict[tuple[str, bool], Provisioned] = {}
 
 
 def _rising(
-    provisioning: str, folder: Path, *, quick: bool, log: Callable[[str], None]
+    provisioning: Provisioning, folder: Path, *, quick: bool, log: Callable[[str], None]
 ) -> Provisioned:
     """Run the rising load under a strategy; once in a process, since two figures show it."""
     key = (provisioning, quick)
@@ -152,7 +153,7 @@ def _run(
     spark: "SparkSession",
     folder: Path,
     loads: Sequence[float],
-    provisioning: str,
+    provisioning: Provisioning,
     cost: Cost,
     scale: Scale,
     *,

@@ -16,6 +16,7 @@ from penstock.control.controller import Controller
 from penstock.control.elastic import Elastic
 from penstock.control.placing import deviation
 from penstock.control.records import DecisionRecord
+from penstock.control.views import Runtime
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Change
 from penstock.plan.compiled import CompiledQuery
@@ -116,10 +117,9 @@ class Cluster:
             self.query,
             {AGGREGATE: self.owners},
             epoch_statistics(self.epoch, [one]),
-            slots=self.slots,
-            most_slots=self.slots,
             moving={},
             recovering=False,
+            runtime=Runtime(slots=self.slots, most_slots=self.slots),
         )
         if found is not None:
             self.records.append(found)

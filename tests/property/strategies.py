@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from penstock.base.errors import ConfigError
 from penstock.compiler import STRATEGIES
-from penstock.control import protocol
+from penstock.control import read_speed
 from penstock.operators.keyed import process
 from penstock.operators.pairs import blocks
 from penstock.operators.pairs import results as pairs
@@ -23,6 +23,7 @@ from penstock.operators.stores import bands, keyed_rows, numbered_rows, runs
 from penstock.operators.stores import keys as operators_keys
 from penstock.operators.windows import aggregate, combine, count
 from penstock.plan.buckets import BucketMap
+from penstock.plan.changes import MoveProtocol
 from penstock.state import cache
 from penstock.task import operator_state, stager
 from penstock.testing.streams import TestStream
@@ -65,7 +66,7 @@ TIGHT: tuple[tuple[Any, str, int], ...] = (
     (process, "_SLICE", 2),
     (stager, "FILE_ROWS", 4),
     (operator_state, "_MANY", 0),
-    (protocol, "READ_BYTES_PER_SECOND", 1),
+    (read_speed, "READ_BYTES_PER_SECOND", 1),
 )
 """Limits that only large runs would reach, set so low that small ones do."""
 ORIGINS = (datetime(1970, 1, 1), datetime(2024, 2, 29, 12))
@@ -175,7 +176,7 @@ class Rescale:
 
     subquery: int
     instances: int
-    protocol: str = "auto"
+    protocol: MoveProtocol = "auto"
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class MoveBuckets:
     first: int = 0
     step: int = 1
     shift: int = 1
-    protocol: str = "window"
+    protocol: MoveProtocol = "window"
 
     def moves(self, owners: BucketMap) -> dict[int, int]:
         """Return the new owner of each bucket that moves."""
@@ -351,7 +352,7 @@ class _Player:
         return taken
 
 
-def _as_asked(change: Callable[[str], None], protocol: str) -> None:
+def _as_asked(change: Callable[[MoveProtocol], None], protocol: MoveProtocol) -> None:
     """Ask for a change; by state recreation where the protocol is refused."""
     try:
         change(protocol)

@@ -19,6 +19,7 @@ from penstock.base.durations import DAY
 from penstock.base.times import FINISHED, NOT_STARTED
 from penstock.operators.windows.clocks import panes_at, reached, shown_at
 from penstock.operators.windows.panes import Panes
+from penstock.plan.changes import MoveProtocol
 from penstock.testing.reference.rows import to_micros
 from penstock.testing.reference.windows import windows_of
 from penstock.testing.streams import TestStream
@@ -116,7 +117,7 @@ def test_a_run_is_that_of_the_reference(
     days: tuple[int, int],
     offset: int,
     value: str,
-    protocol: str,
+    protocol: MoveProtocol,
     zoned: bool,
 ) -> None:
     zone, middle = place

@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 import penstock as ps
 from penstock.compiler import STRATEGIES
-from penstock.control import protocol as choosing
+from penstock.control import read_speed
 from penstock.query.stream import Sinks
 from penstock.testing.streams import TestStream
 from tests.property.queries import COLUMNS, VALUES, QueryText
@@ -171,7 +171,7 @@ def test_state_is_the_same_with_and_without_moves(
         TemporaryDirectory() as folder,
         TestStream(query, Path(folder) / "still", instances=3, buckets=7) as still,
         TestStream(query, Path(folder) / "moved", instances=3, buckets=7) as moved,
-        patch.object(choosing, "READ_BYTES_PER_SECOND", 1),
+        patch.object(read_speed, "READ_BYTES_PER_SECOND", 1),
     ):
         tails = 0
         for size, move in plan:

@@ -10,6 +10,7 @@ from polars.testing import assert_frame_equal
 from pyspark.sql import SparkSession
 
 import penstock as ps
+from penstock.plan.changes import MoveProtocol
 from penstock.query.stream import Stream
 from tests.spark.conftest import write_calls
 
@@ -23,7 +24,7 @@ def sliding(stream: Stream) -> Stream:
 
 @pytest.mark.parametrize("protocol", ["window", "state"])
 def test_windows_move_while_the_query_runs(
-    spark: SparkSession, calls: Path, tmp_path: Path, protocol: str
+    spark: SparkSession, calls: Path, tmp_path: Path, protocol: MoveProtocol
 ) -> None:
     stream = ps.read_parquet(calls, time="ts", max_files_per_epoch=1)
     query = (

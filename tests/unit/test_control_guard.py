@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.control.decision import Decision
 from penstock.control.elastic import Elastic
-from penstock.control.guard import (
-    MOVE_BYTES_PER_SECOND,
-    MOVE_SECONDS,
-    Verdict,
-    guard,
-    move_seconds,
-)
+from penstock.control.guard import MOVE_SECONDS, Verdict, guard, move_seconds
+from penstock.control.read_speed import READ_BYTES_PER_SECOND
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import Change
+from penstock.plan.changes import Abilities, Cause, Change, ChangeKind
 
 BEFORE = BucketMap.even(8, 2)
 NAME = "aggregate-0"
@@ -37,8 +33,10 @@ def seen(**others: Any) -> SubqueryView:
     return SubqueryView(**{**figures, **others})
 
 
-def change(owners: BucketMap, kind: str = "rescale") -> Change:
-    return Change(subquery=1, owners=owners, kind=kind, cause="streamcloud", reason="why not")
+def change(owners: BucketMap, kind: ChangeKind = "rescale") -> Change:
+    return Change(
+        subquery=1, owners=owners, kind=kind, cause=Cause("streamcloud"), reason="why not"
+    )
 
 
 MOVE = change(BEFORE.with_owners({0: 1}), "rebalance")
@@ -107,6 +105,33 @@ def test_each_reason_against_a_change(
     assert NAME not in verdict.memory["changed"]
 
 
+@pytest.mark.parametrize(
+    ("parts", "told"),
+    [
+        ({"quotas": (1.0, 1.0)}, "quotas are not supported by this runtime"),
+        ({"cores": (1.0, 1.0)}, "cores are not supported by this runtime"),
+        ({"weights": (1.0, 1.0)}, "weights are not supported by this runtime"),
+        ({"cores": (1.0, 1.0), "quotas": (1.0, 1.0)}, "cores and quotas are not supported by"),
+    ],
+)
+def test_what_the_runtime_cannot_do_is_refused_as_a_whole(parts: dict[str, Any], told: str) -> None:
+    asked = replace(MOVE, **parts)
+    verdict = judged(asked)
+    assert verdict.accepted == ()
+    assert verdict.refused[0].startswith(f"{NAME}: {told}")
+    able = judged(asked, abilities=Abilities(weights=True, cores=True, quotas=True))
+    assert able.accepted == (asked,)
+
+
+def test_what_moves_no_bucket_waits_for_no_cool_down_and_begins_none() -> None:
+    quotas = replace(MOVE, owners=BEFORE, quotas=(1.0, 1.0))
+    memory = {"changed": {NAME: 99.0}}
+    verdict = judged(quotas, memory=memory, abilities=Abilities(quotas=True))
+    assert verdict.accepted == (quotas,)
+    assert verdict.memory == memory
+    assert not judged(MOVE, memory=memory, abilities=Abilities(quotas=True)).accepted
+
+
 def test_small_instances_share_a_slot() -> None:
     assert judged(GROW, Elastic(instance_cores=0.5), most_slots=2).accepted
 
@@ -130,7 +155,7 @@ def test_a_subquery_is_left_alone_for_the_cool_down() -> None:
 
 def test_a_move_must_gain_more_than_it_costs() -> None:
     """The worst utilisation falls from 0.8 to 0.6, which in 10 s is 2 s of work."""
-    size = int((2.0 - MOVE_SECONDS) * MOVE_BYTES_PER_SECOND)
+    size = int((2.0 - MOVE_SECONDS) * READ_BYTES_PER_SECOND)
     dear = judged(MOVE, subquery=seen(bucket_bytes=(size + 1000, *[0] * 7)))
     assert dear.accepted == ()
     assert "moving buckets would cost 2.000 s and gain 2.000 s in the next 10 s" in dear.refused[0]
@@ -171,11 +196,14 @@ def test_an_instance_does_not_go_while_its_buckets_are_on_their_way() -> None:
 
 
 def test_a_change_of_what_is_not_seen_is_refused() -> None:
-    stray = Change(subquery=7, owners=BEFORE, kind="rescale", cause="wild")
+    stray = Change(subquery=7, owners=BEFORE, kind="rescale", cause=Cause("wild"))
     assert judged(stray).refused == ("subquery 7: nothing is known about its load",)
 
 
 def test_the_cost_of_a_move_grows_with_its_bytes() -> None:
-    assert move_seconds(seen(bucket_bytes=()), MOVE) == MOVE_SECONDS
-    big = seen(bucket_bytes=(int(MOVE_BYTES_PER_SECOND), *[0] * 7))
-    assert move_seconds(big, MOVE) == pytest.approx(MOVE_SECONDS + 1)
+    view = View(epoch=5, at=1.0, interval_seconds=1.0, subqueries=())
+    assert move_seconds(view, seen(bucket_bytes=()), MOVE) == MOVE_SECONDS
+    big = seen(bucket_bytes=(int(READ_BYTES_PER_SECOND), *[0] * 7))
+    assert move_seconds(view, big, MOVE) == pytest.approx(MOVE_SECONDS + 1)
+    fast = replace(view, read_bytes_per_second=10 * READ_BYTES_PER_SECOND)
+    assert move_seconds(fast, big, MOVE) == pytest.approx(MOVE_SECONDS + 0.1)

@@ -10,8 +10,7 @@ import polars as pl
 
 from penstock.base.config import Config
 from penstock.control.controller import Controller, Past
-from penstock.control.elastic import Elastic
-from penstock.control.policies import policy_of
+from penstock.control.elastic import Elastic, make_policy
 from penstock.control.rebalance import rebalanced
 from penstock.control.records import DecisionRecord
 from penstock.control.replay import differences, replay
@@ -20,7 +19,7 @@ from penstock.driver.driver import Driver
 from penstock.driver.resources import FixedSlots
 from penstock.observe.log import FOLDER, read_events
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import USER, Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.testing.runner import frame_splits, run_stages
@@ -28,8 +27,8 @@ from tests.property.control_model import SCHEMA, Cluster, even, keyed_query
 
 
 def test_the_policies_have_names() -> None:
-    assert policy_of(Elastic(policy="fixed")).name == "fixed"
-    assert policy_of(Elastic()).name == "streamcloud"
+    assert make_policy(Elastic(policy="fixed")).name == "fixed"
+    assert make_policy(Elastic()).name == "streamcloud"
 
 
 def test_the_fixed_policy_changes_nothing() -> None:
@@ -132,7 +131,7 @@ def changed_at(at: float, epoch: int) -> Reconfiguration:
         subquery=1,
         name="aggregate-0",
         kind="rescale",
-        cause="user",
+        cause=USER,
         protocol="state",
         before=1,
         after=2,

@@ -8,8 +8,14 @@ from typing import Any
 import pytest
 
 from penstock.control.decision import Decision
-from penstock.control.elastic import Elastic
-from penstock.control.policies.streamcloud import PATIENCE, StreamCloud, larger, smaller
+from penstock.control.elastic import Elastic, elastic, make_policy
+from penstock.control.policies.streamcloud import (
+    PATIENCE,
+    Provisioning,
+    StreamCloudParameters,
+    larger,
+    smaller,
+)
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.plan.buckets import BucketMap
 from penstock.plan.grid import Grid
@@ -45,7 +51,7 @@ def ripe(*breaches: str, uneven: int = PATIENCE - 1) -> dict[str, Any]:
 
 
 def decide(rules: Elastic, seen: View, memory: dict[str, Any]) -> Decision:
-    return StreamCloud(rules).decide(seen, memory)
+    return make_policy(rules).decide(seen, memory)
 
 
 def test_above_the_upper_threshold_it_grows_to_the_target() -> None:
@@ -58,7 +64,7 @@ def test_above_the_upper_threshold_it_grows_to_the_target() -> None:
 
 
 def test_individual_provisioning_goes_by_one() -> None:
-    rules = Elastic(provisioning="individual")
+    rules = elastic(provisioning="individual")
     (grown,) = decide(rules, view(subquery(*[0.93] * 4)), ripe("above")).plan
     (shrunk,) = decide(rules, view(subquery(*[0.1] * 4)), ripe("below")).plan
     assert (grown.owners.instances, shrunk.owners.instances) == (5, 3)
@@ -100,8 +106,8 @@ def test_a_recovery_counts_for_nothing() -> None:
 
 @pytest.mark.parametrize("provisioning", ["load-aware", "individual"])
 @pytest.mark.parametrize("now", range(1, 30))
-def test_a_step_is_not_undone_by_the_next(provisioning: str, now: int) -> None:
-    rules = Elastic(provisioning=provisioning, max=100)
+def test_a_step_is_not_undone_by_the_next(provisioning: Provisioning, now: int) -> None:
+    rules = StreamCloudParameters(provisioning=provisioning)
     for used in (0.901, 0.95, 1.0, 1.5, 3.0):
         size = larger(now, used, rules)
         after = now * used / size
@@ -164,7 +170,7 @@ def test_an_uneven_load_moves_buckets() -> None:
         ((0.7, 0.6), {}, Elastic()),  # deviation 0.05
         ((0.9, 0.4), {"epochs": 2}, Elastic()),
         ((0.9, 0.4), {"movable": False}, Elastic()),
-        ((0.9, 0.4), {}, Elastic(imbalance=0.3)),
+        ((0.9, 0.4), {}, elastic(imbalance=0.3)),
     ],
     ids=["even enough", "too few epochs", "not movable", "allowed"],
 )
@@ -178,7 +184,7 @@ def test_the_improvement_must_be_large_enough() -> None:
     decision = decide(Elastic(), seen, ripe())
     assert decision.plan == ()
     assert "bucket 0 alone takes 0.90 of an instance" in decision.reasons[0]
-    demanding = Elastic(improvement=0.99)
+    demanding = elastic(improvement=0.99)
     assert decide(demanding, view(subquery(0.9, 0.4)), ripe()).plan == ()
 
 
@@ -222,7 +228,7 @@ def test_a_grid_is_sized_as_a_grid() -> None:
     seen = view(
         subquery(0.95, 0.95, movable=False, ways=("row", "column"), loads=(), owners=owners)
     )
-    (change,) = decide(Elastic(lower=0.4), seen, ripe("above")).plan
+    (change,) = decide(elastic(lower=0.4), seen, ripe("above")).plan
     assert change.owners == Grid.of(16).owners(4)
 
 

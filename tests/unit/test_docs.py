@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from penstock.base.config import Config
+from penstock.control.bounds import Bounds
 from penstock.control.elastic import Elastic
+from penstock.control.policies import POLICIES
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,9 +55,10 @@ def test_the_rules_are_described_with_their_defaults() -> None:
     for names, values in rows:
         words = re.findall(r"`(\w+)`", names)
         told |= dict(zip(words, values.replace("`", "").split(", "), strict=False))
-    for field in fields(Elastic):
-        default = str(field.default).lower()
-        assert told[field.name] == default.removesuffix(".0"), field.name
+    own = [field for kind in POLICIES.values() for field in fields(kind.parameters)]
+    rules = {field.name: field.default for field in (*fields(Bounds), *own)}
+    for name, default in {**rules, "policy": Elastic().policy}.items():
+        assert told[name] == str(default).lower().removesuffix(".0"), name
 
 
 def test_the_settings_are_described() -> None:

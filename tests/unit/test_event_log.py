@@ -10,7 +10,7 @@ from penstock.base.errors import CheckpointError
 from penstock.files.place import Place, place_of
 from penstock.observe.events import KINDS, Event, ExecutorEvent, decode, encode
 from penstock.observe.log import EventLog, read_events
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import USER, Reconfiguration
 from penstock.plan.statistics import EpochStatistics, InstanceLoad, SubqueryLoad
 
 
@@ -38,7 +38,7 @@ def statistics(epoch: int) -> EpochStatistics:
 
 
 CHANGE = Reconfiguration(
-    id="3.0", epoch=3, at=3.0, subquery=1, name="aggregate-0", kind="rescale", cause="user",
+    id="3.0", epoch=3, at=3.0, subquery=1, name="aggregate-0", kind="rescale", cause=USER,
     protocol="state", before=1, after=2, buckets=512, bytes=10, seconds=0.2, outcome="done",
     sentence="the user did it",
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from penstock.base.errors import CheckpointError, FencedError
 from penstock.files.place import place_of
 from penstock.files.sealed import seal
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import USER, Reconfiguration
 from penstock.plan.epoch import Output, SegmentRef, StagedFile
 from penstock.plan.files import UnreadFile
 from penstock.plan.progress import Progress
@@ -26,7 +26,7 @@ def full_manifest() -> Manifest:
     """Return a manifest with something in every field."""
     unread = UnreadFile(source=0, path="/a.csv", reason="short", since=1.5, tried=2.5, tries=2)
     move = Reconfiguration(
-        id="3.0", epoch=3, at=1.0, subquery=1, name="a", kind="move", cause="user",
+        id="3.0", epoch=3, at=1.0, subquery=1, name="a", kind="move", cause=USER,
         protocol="window", before=2, after=2, buckets=4, bytes=0, seconds=0.5, outcome="moving",
         sentence="it moves",
     )  # fmt: skip

@@ -31,6 +31,7 @@ GIGABYTE = 1e9
 )
 def test_the_cheaper_protocol_is_chosen(given: dict[str, Any], protocol: str, reason: str) -> None:
     usual: dict[str, Any] = {"moved_bytes": GIGABYTE, "window": MINUTE, "rest_epochs": 6.0}
+    usual["read_bytes_per_second"] = 100e6
     choice = choose(**{**usual, **given})
     assert choice.protocol == protocol
     assert reason in choice.reason

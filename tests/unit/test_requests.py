@@ -136,10 +136,11 @@ def test_what_cannot_be_is_refused_with_the_reason(
 
 
 def test_a_request_that_makes_no_sense_cannot_be_made() -> None:
+    slow: Any = "slow"
     with pytest.raises(ConfigError, match="instances=0"):
         Request(kind="rescale", subquery="1")
     with pytest.raises(ConfigError, match="protocol='slow'"):
-        Request(kind="rescale", subquery="1", instances=2, protocol="slow")
+        Request(kind="rescale", subquery="1", instances=2, protocol=slow)
     with pytest.raises(ConfigError, match="subquery=''"):
         Request(kind="move", moves=((1, 1),))
     with pytest.raises(ConfigError, match="moves"):

@@ -15,14 +15,14 @@ import pytest
 import penstock as ps
 from penstock.base.errors import ConfigError
 from penstock.base.hashing import BUCKET, bucket_of
-from penstock.control import protocol
+from penstock.control import read_speed
 from penstock.driver.steering.switch import only_open, open_tail, pass_on
 from penstock.exchange.routes import ByLineage
 from penstock.files.place import place_of
 from penstock.operators.stores.chunks import PANE
 from penstock.operators.windows.panes import Panes
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import USER, Reconfiguration
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.tails import Tail, lineages_of
 from penstock.query.stream import Sinks
@@ -133,7 +133,7 @@ def test_a_tail_that_switches_early_takes_nothing_back() -> None:
 
 def test_manifests_keep_tails(tmp_path: Path) -> None:
     move = Reconfiguration(
-        id="3.0", epoch=3, at=1.0, subquery=1, name="a", kind="move", cause="user",
+        id="3.0", epoch=3, at=1.0, subquery=1, name="a", kind="move", cause=USER,
         protocol="window", before=2, after=2, buckets=4, bytes=0, seconds=0.5, outcome="moving",
         sentence="it moves",
     )  # fmt: skip
@@ -272,7 +272,7 @@ def test_state_shows_main_lineage_and_tails_together(tmp_path: Path) -> None:
 
 
 def test_the_cheaper_protocol_is_taken_unless_one_is_forced(stream: TestStream) -> None:
-    with patch.object(protocol, "READ_BYTES_PER_SECOND", 1):
+    with patch.object(read_speed, "READ_BYTES_PER_SECOND", 1):
         stream.move(1, away(stream))
         stream.add(rows(3))
     stream.add(rows(4))

@@ -14,6 +14,7 @@ from penstock.cli.checkpoint import root_of
 from penstock.cli.output import give, say
 from penstock.driver.steering.requests import Request, answers, ask, waits
 from penstock.files.place import Place
+from penstock.plan.changes import read_protocol
 from penstock.state.manifests import ManifestLog
 
 POLL_SECONDS = 0.1
@@ -42,14 +43,13 @@ def make_request(
         raise ConfigError(
             name="options", value=" ".join(given), allowed=f"one of {', '.join(_WAYS)}"
         )
+    how = read_protocol(protocol)
     if instances is not None:
-        return Request(
-            kind="rescale", subquery=subquery or "", instances=instances, protocol=protocol
-        )
+        return Request(kind="rescale", subquery=subquery or "", instances=instances, protocol=how)
     if rebalance:
-        return Request(kind="rebalance", subquery=subquery or "", protocol=protocol)
+        return Request(kind="rebalance", subquery=subquery or "", protocol=how)
     pairs = tuple(pair for text in moves for pair in parse_moves(text))
-    return Request(kind="move", subquery=subquery or "", moves=pairs, protocol=protocol)
+    return Request(kind="move", subquery=subquery or "", moves=pairs, protocol=how)
 
 
 _WAYS = ("--instances", "--rebalance", "--move")

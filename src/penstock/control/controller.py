@@ -11,12 +11,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from penstock.control.decision import Memory
-from penstock.control.elastic import Elastic
+from penstock.control.elastic import Elastic, make_policy
 from penstock.control.guard import guard
-from penstock.control.policies import policy_of
 from penstock.control.records import DecisionRecord
 from penstock.control.replay import replay
-from penstock.control.views import make_view
+from penstock.control.views import Runtime, make_view
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.compiled import CompiledQuery
@@ -40,7 +39,7 @@ class Controller:
                 decision gives the memories, the reconfigurations the cool-downs, and statistics
                 the loads.
         """
-        self.rules, self.policy = rules, policy_of(rules)
+        self.rules, self.policy = rules, make_policy(rules)
         self.memory: Memory = {}
         self.guard_memory: Memory = {}
         self._epochs: deque[EpochStatistics] = deque(maxlen=rules.smoothing + 1)
@@ -76,10 +75,9 @@ class Controller:
         maps: Mapping[int, BucketMap],
         statistics: EpochStatistics,
         *,
-        slots: int,
-        most_slots: int,
         moving: Mapping[int, tuple[int, ...]],
         recovering: bool,
+        runtime: Runtime,
     ) -> DecisionRecord | None:
         """Take an epoch's statistics; return what was decided, if that is worth a record.
 
@@ -89,10 +87,9 @@ class Controller:
             query: The compiled query as it runs now.
             maps: Who owns the buckets of each subquery.
             statistics: What the epoch cost.
-            slots: How many tasks can run at the same time now.
-            most_slots: How many could at most.
             moving: The buckets of each subquery that are on their way.
             recovering: Whether loads are not yet what they will be.
+            runtime: What is known of the machines, and what can be carried out.
         """
         self._look_at_maps(query, maps, statistics)
         self._epochs.append(statistics)
@@ -103,12 +100,11 @@ class Controller:
             query,
             maps,
             tuple(self._epochs),
-            rules=self.rules,
+            bounds=self.rules,
             since={number: max(epoch, calm) for number, epoch in self._since.items()},
-            slots=slots,
-            most_slots=most_slots,
             moving=moving,
             recovering=recovering,
+            runtime=runtime,
         )
         decision = self.policy.decide(view, self.memory)
         verdict = guard(view, decision, self.rules, self.guard_memory)

@@ -1,4 +1,4 @@
-"""What a policy answers, and what every policy offers."""
+"""What a policy answers, what every policy offers, and what it lets the user choose."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from penstock.control.bounds import Bounds
 from penstock.control.view import View
 from penstock.plan.changes import Change
 
@@ -18,7 +19,7 @@ class Decision:
     """What a policy proposes.
 
     Attributes:
-        plan: The changes; none for leaving everything as it is.
+        plan: The changes, the most important first; none for leaving everything as it is.
         memory: What to show to the policy next time.
         reasons: Why, one sentence each; also why nothing is to be done.
     """
@@ -26,6 +27,15 @@ class Decision:
     plan: tuple[Change, ...] = ()
     memory: Memory = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """What a user can choose of one policy, beside the bounds of all: each field is a rule.
+
+    A policy with parameters derives a class from this one. Its fields are numbers, words and
+    truth values with defaults, and it raises a `QueryError` on construction if they are wrong.
+    """
 
 
 class Policy(Protocol):
@@ -38,4 +48,22 @@ class Policy(Protocol):
 
     def decide(self, view: View, memory: Memory) -> Decision:
         """Return what to change after an epoch, and why."""
+        ...
+
+
+class PolicyKind(Protocol):
+    """A policy before it has its rules; the classes of policies are such kinds."""
+
+    @property
+    def name(self) -> str:
+        """The name under which users ask for it."""
+        ...
+
+    @property
+    def parameters(self) -> type[Parameters]:
+        """What users can choose of it."""
+        ...
+
+    def __call__(self, bounds: Bounds, parameters: Any) -> Policy:
+        """Return the policy with a user's bounds, and parameters of its own class."""
         ...

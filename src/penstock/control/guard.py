@@ -1,8 +1,14 @@
 """The guard: policies propose, it disposes, and says why not.
 
-Laws: whatever a policy proposes, what is accepted keeps the user's bounds, moves no bucket that is
-on its way, needs no more memory than an instance has, and leaves a subquery alone for the cool-down
-after a start or a change. It is a function of the view, the decision, the rules and its memory.
+It judges a plan as a whole: each change by itself, and then beside those that it has let through.
+It may accept a part of a plan. Of a change it takes out the buckets that are on their way; the rest
+it accepts or refuses as a whole.
+
+Laws: whatever a policy proposes, what is accepted keeps the user's bounds, asks for nothing that
+the runtime cannot carry out, moves no bucket that is on its way, needs no more memory than an
+instance or a host has, asks for no more tasks than can run at once, and leaves the buckets of a
+subquery alone for the cool-down after a start or a change. It is a function of the view, the
+decision, the bounds and its memory.
 """
 
 from __future__ import annotations
@@ -11,16 +17,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from penstock.control.bounds import most_instances, needed_for_memory
+from penstock.control.beside import object_to_plan
+from penstock.control.bounds import Bounds, most_instances, needed_for_memory
 from penstock.control.decision import Decision, Memory
-from penstock.control.elastic import Elastic
 from penstock.control.placing import deviation, expected
 from penstock.control.view import SubqueryView, View
 from penstock.plan.changes import Change
 from penstock.plan.grid import bytes_held
 
-MOVE_BYTES_PER_SECOND = 200e6
-"""How fast new owners read and check state: an assumption, not a measurement."""
 MOVE_SECONDS = 0.02
 """What a move costs at least: new owners, caches that miss, files that are opened."""
 LASTING_EPOCHS = 10
@@ -42,34 +46,62 @@ class Verdict:
     memory: Memory = field(default_factory=dict)
 
 
-def guard(view: View, decision: Decision, rules: Elastic, memory: Memory) -> Verdict:
+def guard(view: View, decision: Decision, bounds: Bounds, memory: Memory) -> Verdict:
     """Return which of the proposed changes may happen.
+
+    Changes that give instances back are judged first, so that others can have their slots.
 
     Args:
         view: What the policy saw.
         decision: What it proposed.
-        rules: The user's rules.
+        bounds: The user's bounds.
         memory: What the guard remembered: when each subquery was started or changed, under
             ``changed``.
     """
     changed = dict(memory.get("changed", {}))
     known = {subquery.id: subquery for subquery in view.subqueries}
-    accepted: list[Change] = []
-    refused: list[str] = []
-    for change in decision.plan:
+    plan = decision.plan
+    accepted: dict[int, Change] = {}
+    places: list[int] = []
+    refused: dict[int, tuple[str, ...]] = {}
+    for place in sorted(range(len(plan)), key=lambda i: _growth(plan[i], known)):
+        change = plan[place]
+        if any(other.subquery == change.subquery for other in plan[:place]):
+            refused[place] = (f"{_name(change, known)}: a plan changes a subquery once",)
+            continue
         subquery = known.get(change.subquery)
         if subquery is None:
-            refused.append(f"subquery {change.subquery}: nothing is known about its load")
+            refused[place] = (f"{_name(change, known)}: nothing is known about its load",)
             continue
-        fitting, kept = without_moving(subquery, change)
-        refused += kept
-        why = "" if fitting is None else _objection(view, subquery, fitting, rules, changed)
+        fitting, refused[place] = without_moving(subquery, change)
+        if fitting is None:
+            continue
+        why = _object_to_change(view, subquery, fitting, bounds, changed)
+        why = why or object_to_plan(view, subquery, fitting, bounds, accepted)
+        if not why and bounds.dry_run:
+            why = f"a dry run, so it was not done: {change.reason or change.kind}"
         if why:
-            refused.append(f"{subquery.name}: {why}")
-        elif fitting is not None:
-            accepted.append(fitting)
+            refused[place] = (*refused[place], f"{subquery.name}: {why}")
+            continue
+        accepted[change.subquery] = fitting
+        places.append(place)
+        if fitting.owners != subquery.owners:
             changed[subquery.name] = view.at
-    return Verdict(accepted=tuple(accepted), refused=tuple(refused), memory={"changed": changed})
+    return Verdict(
+        accepted=tuple(accepted[plan[place].subquery] for place in sorted(places)),
+        refused=tuple(text for place in sorted(refused) for text in refused[place]),
+        memory={"changed": changed},
+    )
+
+
+def _growth(change: Change, known: dict[int, SubqueryView]) -> int:
+    subquery = known.get(change.subquery)
+    return change.instances - subquery.owners.instances if subquery else 0
+
+
+def _name(change: Change, known: dict[int, SubqueryView]) -> str:
+    subquery = known.get(change.subquery)
+    return subquery.name if subquery else f"subquery {change.subquery}"
 
 
 def without_moving(subquery: SubqueryView, change: Change) -> tuple[Change | None, tuple[str, ...]]:
@@ -91,74 +123,81 @@ def without_moving(subquery: SubqueryView, change: Change) -> tuple[Change | Non
     return replace(change, owners=after), (f"{told} and stay where they are",)
 
 
-def _objection(
-    view: View, subquery: SubqueryView, change: Change, rules: Elastic, changed: Memory
+def _object_to_change(
+    view: View, subquery: SubqueryView, change: Change, bounds: Bounds, changed: Memory
 ) -> str:
-    """Return the first reason against a change; empty if there is none."""
+    """Return the first reason against a change by itself; empty if there is none."""
     if view.recovering:
         return "the query is recovering, so its loads are not yet what they will be"
-    for check in (_bounds, _memory, _benefit):
-        why = check(view, subquery, change, rules)
+    for check in (_abilities, _bounds, _memory, _benefit):
+        why = check(view, subquery, change, bounds)
         if why:
             return why
     ago = view.at - changed.get(subquery.name, -np.inf)
-    if 0 <= ago < rules.cooldown_seconds:
+    if change.owners != subquery.owners and 0 <= ago < bounds.cooldown_seconds:
         return (
             f"it was started or changed {ago:.1f} s ago and is left alone for "
-            f"{rules.cooldown_seconds:.1f} s"
+            f"{bounds.cooldown_seconds:.1f} s"
         )
-    if rules.dry_run:
-        return f"a dry run, so it was not done: {change.reason or change.kind}"
     return ""
 
 
-def _bounds(view: View, subquery: SubqueryView, change: Change, rules: Elastic) -> str:
-    before, after = subquery.owners.instances, change.owners.instances
-    most = most_instances(view, subquery, rules)
+def _abilities(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) -> str:
+    lacking = view.abilities.lacking(change)
+    if not lacking:
+        return ""
+    return f"{' and '.join(lacking)} are not supported by this runtime"
+
+
+def _bounds(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) -> str:
+    before, after = subquery.owners.instances, change.instances
+    most = most_instances(view, subquery, bounds)
     if subquery.fixed and after != before:
         return f"it always has {before} instances, so it cannot have {after}"
     if after > most and after > before:
         return (
-            f"{after} instances are more than {most}: at most {rules.max} are asked for, "
-            f"and {view.most_slots} slots can be had for {rules.instance_cores:g} cores each"
+            f"{after} instances are more than {most}: at most {bounds.max} are asked for, "
+            f"and {view.most_slots} slots can be had for {bounds.instance_cores:g} cores each"
         )
-    if after > rules.max:
-        return f"{after} instances are more than the {rules.max} that are asked for"
-    if after < min(rules.min, most):
-        return f"{after} instances are fewer than the {rules.min} that are asked for"
+    if after > bounds.max:
+        return f"{after} instances are more than the {bounds.max} that are asked for"
+    if after < min(bounds.min, most):
+        return f"{after} instances are fewer than the {bounds.min} that are asked for"
     return ""
 
 
-def _memory(view: View, subquery: SubqueryView, change: Change, rules: Elastic) -> str:
+def _memory(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) -> str:
     """Return why the state would not fit; a change that leaves no instance worse off is fine."""
-    if not rules.memory_bytes:
+    if not bounds.memory_bytes:
         return ""
-    needed = min(needed_for_memory(subquery, rules), most_instances(view, subquery, rules))
-    after = change.owners.instances
+    needed = min(needed_for_memory(subquery, bounds), most_instances(view, subquery, bounds))
+    after = change.instances
     if after < needed and after < subquery.owners.instances:
-        return f"its state needs {needed} instances of {rules.memory_bytes} bytes, not {after}"
+        return f"its state needs {needed} instances of {bounds.memory_bytes} bytes, not {after}"
     bytes_of = subquery.bucket_bytes
     if not bytes_of:
         return ""
     most = max(bytes_held(change.owners, bytes_of, subquery.ways))
     least = max(bytes_held(subquery.owners, bytes_of, subquery.ways))
-    if most > max(rules.memory_bytes, least):
+    if most > max(bounds.memory_bytes, least):
         return (
             f"an instance would have {most} bytes of state, "
-            f"more than the {rules.memory_bytes} it can hold"
+            f"more than the {bounds.memory_bytes} it can hold"
         )
     return ""
 
 
-def _benefit(view: View, subquery: SubqueryView, change: Change, rules: Elastic) -> str:
+def _benefit(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) -> str:
     """Return why moving buckets costs more than it gains; another size is not weighed."""
-    if change.owners.instances != subquery.owners.instances:
+    if change.instances != subquery.owners.instances:
+        return ""
+    if change.owners == subquery.owners and change.parts:
         return ""
     after, now = expected(subquery, change.owners), subquery.utilisations
     gained = max(max(now) - max(after), deviation(now) - deviation(after))
-    lasting = max(rules.cooldown_seconds, LASTING_EPOCHS * view.interval_seconds)
-    gain = gained * rules.instance_cores * lasting
-    cost = move_seconds(subquery, change)
+    lasting = max(bounds.cooldown_seconds, LASTING_EPOCHS * view.interval_seconds)
+    gain = gained * bounds.instance_cores * lasting
+    cost = move_seconds(view, subquery, change)
     if gain > cost:
         return ""
     return (
@@ -167,8 +206,8 @@ def _benefit(view: View, subquery: SubqueryView, change: Change, rules: Elastic)
     )
 
 
-def move_seconds(subquery: SubqueryView, change: Change) -> float:
-    """Return about how long new owners take to get the state of the buckets of a change."""
+def move_seconds(view: View, subquery: SubqueryView, change: Change) -> float:
+    """Return how much work new owners have with the state of the buckets of a change."""
     bytes_of = subquery.bucket_bytes
     moved = sum(bytes_of[b] for b in subquery.owners.moved(change.owners)) if bytes_of else 0
-    return MOVE_SECONDS + moved / MOVE_BYTES_PER_SECOND
+    return MOVE_SECONDS + moved / view.read_bytes_per_second

@@ -10,10 +10,12 @@ import numpy as np
 
 from penstock.control.placing import Placed, balanced, known_loads
 from penstock.control.view import SubqueryView
-from penstock.plan.changes import Change
+from penstock.plan.changes import USER, Change, MoveProtocol
 
 
-def rebalanced(subquery: SubqueryView, *, protocol: str = "auto") -> tuple[Change | None, str]:
+def rebalanced(
+    subquery: SubqueryView, *, protocol: MoveProtocol = "auto"
+) -> tuple[Change | None, str]:
     """Return the change that makes the instances of a subquery alike, and a sentence about it.
 
     Args:
@@ -47,7 +49,7 @@ def rebalanced(subquery: SubqueryView, *, protocol: str = "auto") -> tuple[Chang
         subquery=subquery.id,
         owners=placed.owners,
         kind="rebalance",
-        cause="user",
+        cause=USER,
         reason=f"the deviation of its utilisation was {now.deviation:.3f}",
         protocol=protocol,
     )

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.control.decision import Decision
+from penstock.control.elastic import make_policy
 from penstock.control.guard import Verdict, guard
-from penstock.control.policies import policy_of
 from penstock.control.records import DecisionRecord
-from penstock.plan.changes import Change
+from penstock.plan.changes import PARTS, Change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Replayed:
 
 def replay(record: DecisionRecord) -> Replayed:
     """Return what is decided today from what was seen then."""
-    decision = policy_of(record.rules).decide(record.view, record.memory)
+    decision = make_policy(record.rules).decide(record.view, record.memory)
     verdict = guard(record.view, decision, record.rules, record.guard_memory)
     return Replayed(decision=decision, verdict=verdict)
 
@@ -68,6 +68,9 @@ def _difference(what: str, old: Change, new: Change) -> str:
     moved = sum(1 for _ in old.owners.moved(new.owners))
     if moved:
         return f"{moved} buckets would have another owner than was {what}"
+    for part in PARTS:
+        if getattr(old, part) != getattr(new, part):
+            return f"the {part} would be others than were {what}"
     return f"the change that was {what} would have another kind, cause, reason or protocol"
 
 

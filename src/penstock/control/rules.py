@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 from penstock.base.errors import QueryError
-from penstock.control.elastic import Elastic, elastic
+from penstock.control.bounds import Bounds
+from penstock.control.elastic import Elastic, make_rules
+from penstock.control.policies import POLICIES
 
 _WORDS = {"true": True, "false": False}
 
 
 def parse_rules(text: str, **more: Any) -> Elastic:
-    """Return the rules that a text gives; names and meanings are those of `Elastic`.
+    """Return the rules that a text gives; names and meanings are those of `elastic`.
 
     Args:
         text: Names and values, separated by commas; empty for the rules as they are.
@@ -27,11 +30,13 @@ def parse_rules(text: str, **more: Any) -> Elastic:
       1. elastic: unknown rule 'maximum'; did you mean 'max'?
       2. elastic: target must be a number; target='high'
     """
-    kinds = {field.name: str(field.type) for field in fields(Elastic)}
+    parts = [part.strip() for part in text.split(",")]
+    pairs = [[side.strip() for side in part.split("=", 1)] for part in parts if part]
+    told = {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
+    kinds = _kinds_of(str(more.get("policy", told.get("policy", Elastic().policy))))
     problems: list[str] = []
     given: dict[str, Any] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        name, _, value = (side.strip() for side in part.partition("="))
+    for name, value in told.items():
         if name not in kinds:
             problems.append(f"elastic: unknown rule {name!r}; {_meant(name, list(kinds))}")
             continue
@@ -44,7 +49,16 @@ def parse_rules(text: str, **more: Any) -> Elastic:
             problems.append(f"elastic: {name} must be {wanted}; {name}={value!r}")
     if problems:
         raise QueryError(problems=problems)
-    return elastic(**given | more)
+    return make_rules(given | more)
+
+
+def _kinds_of(policy: str) -> Mapping[str, str]:
+    """Return what kind of value each rule has; of policies' own rules, those of one come first."""
+    kinds = {bound.name: str(bound.type) for bound in fields(Bounds)} | {"policy": "str"}
+    for name in sorted(POLICIES, key=lambda name: name != policy):
+        for field in fields(POLICIES[name].parameters):
+            kinds.setdefault(field.name, str(field.type))
+    return kinds
 
 
 def _value(text: str, kind: str) -> Any:

@@ -27,6 +27,7 @@ from penstock.driver.steering.reconfigure import records
 from penstock.driver.steering.steering import Backlog, Steering
 from penstock.files.place import place_of, usable
 from penstock.plan.buckets import BucketSet
+from penstock.plan.changes import USER, MoveProtocol
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.statistics import EpochStatistics
@@ -169,22 +170,24 @@ class Driver:
         """The query as it runs now."""
         return self.layout.query
 
-    def rescale(self, subquery: int, instances: int, *, protocol: str = "auto") -> None:
+    def rescale(self, subquery: int, instances: int, *, protocol: MoveProtocol = "auto") -> None:
         """Give a subquery another number of instances from the next epoch on."""
-        self.layout.rescale(subquery, instances, cause="user", protocol=protocol)
+        self.layout.rescale(subquery, instances, cause=USER, protocol=protocol)
 
-    def move(self, subquery: int, moves: Mapping[int, int], *, protocol: str = "auto") -> None:
+    def move(
+        self, subquery: int, moves: Mapping[int, int], *, protocol: MoveProtocol = "auto"
+    ) -> None:
         """Give some buckets of a subquery to other instances from the next epoch on.
 
         Args:
             subquery: The subquery.
             moves: The new instance of each bucket that moves.
-            protocol: How their state moves, one of `penstock.plan.changes.PROTOCOLS`.
+            protocol: How their state moves, see `penstock.plan.changes.MoveProtocol`.
 
         Raises:
             ConfigError: There is no such bucket or instance, or the protocol does not fit.
         """
-        self.layout.move(subquery, moves, cause="user", protocol=protocol)
+        self.layout.move(subquery, moves, cause=USER, protocol=protocol)
 
     def run_epoch(self, epoch: int, execute: Execute, *, final: bool = False) -> EpochResult:
         """Run, commit and publish one epoch; only publish it if it was committed before.

@@ -16,10 +16,13 @@ from penstock.compiler.fuse import fuse_units
 from penstock.compiler.size import size_subclusters
 from penstock.driver.steering.switch import Applied, Weights, switch_owners
 from penstock.plan.buckets import BucketMap
-from penstock.plan.changes import PROTOCOLS, Change
+from penstock.plan.changes import Abilities, Cause, Change, ChangeKind, MoveProtocol
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.tails import Tail
 from penstock.state.manifests import Manifest
+
+ABILITIES = Abilities()
+"""What a layout can carry out beside bucket maps: nothing yet."""
 
 
 class Layout:
@@ -71,9 +74,9 @@ class Layout:
         subquery: int,
         instances: int,
         *,
-        cause: str,
+        cause: Cause,
         reason: str = "",
-        protocol: str = "auto",
+        protocol: MoveProtocol = "auto",
         loads: Sequence[float] = (),
         request: str = "",
     ) -> Change:
@@ -103,10 +106,10 @@ class Layout:
         subquery: int,
         moves: Mapping[int, int],
         *,
-        cause: str,
+        cause: Cause,
         reason: str = "",
-        protocol: str = "auto",
-        kind: str = "move",
+        protocol: MoveProtocol = "auto",
+        kind: ChangeKind = "move",
         request: str = "",
     ) -> Change:
         """Ask for other owners of some buckets from the next epoch on."""
@@ -143,15 +146,6 @@ class Layout:
             self._add(change)
         return change
 
-    def request(self, change: Change) -> None:
-        """Ask for a change from the next epoch on; the last one for a subquery stands.
-
-        If it wants window recreation where that cannot be, state is read instead.
-        """
-        self._check(change.subquery)
-        with self._lock:
-            self._add(change)
-
     def propose(self, change: Change) -> bool:
         """Ask for a change unless another one is wanted for the subquery: that one came first.
 
@@ -165,8 +159,6 @@ class Layout:
             return True
 
     def _add(self, change: Change) -> None:
-        if change.protocol not in PROTOCOLS:
-            raise ConfigError(name="protocol", value=change.protocol, allowed=", ".join(PROTOCOLS))
         self._wanted.append((change, self._clock()))
 
     def _check_protocol(self, change: Change, now: BucketMap) -> None:

@@ -19,6 +19,10 @@ class Resources(Protocol):
         """Return how many tasks can run at the same time now."""
         ...
 
+    def slots_by_host(self) -> Mapping[str, int]:
+        """Return how many tasks each host can run at the same time; nothing if all is one host."""
+        ...
+
     def most(self) -> int:
         """Return how many slots there can be at most."""
         ...

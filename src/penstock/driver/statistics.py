@@ -193,4 +193,5 @@ def _instance(
         memory_bytes=place.memory_bytes,
         state_bytes=state_bytes,
         restored_bytes=load.restored_bytes,
+        restored_seconds=load.restored_seconds,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -11,15 +12,17 @@ from penstock.control.records import DecisionRecord
 from penstock.plan.changes import Reconfiguration
 from penstock.plan.statistics import EpochStatistics
 
+ExecutorNews = Literal["added", "lost", "decommissioning", "released"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorEvent:
-    """An executor came or went: ``what`` is added, lost, decommissioning or released."""
+    """An executor came or went."""
 
     at: float
     executor: str
     host: str
-    what: str
+    what: ExecutorNews
     epoch: int = -1
 
 

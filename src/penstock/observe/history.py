@@ -6,8 +6,8 @@ Law: a frame has its columns whether or not there is a row, so that a script can
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import asdict
+from typing import Any, get_type_hints
 
 import polars as pl
 
@@ -17,12 +17,12 @@ from penstock.observe.log import read_events
 from penstock.plan.changes import Change, Reconfiguration, newest
 from penstock.plan.statistics import EpochStatistics, InstanceLoad
 
-_TYPES: dict[Any, pl.DataType] = {"str": pl.String(), "int": pl.Int64(), "float": pl.Float64()}
+_NUMBERS: dict[Any, pl.DataType] = {int: pl.Int64(), float: pl.Float64()}
 
 
 def _columns(kind: type) -> dict[str, pl.DataType]:
-    """Return the columns of a dataclass of plain values."""
-    return {field.name: _TYPES[field.type] for field in fields(kind)}
+    """Return the columns of a dataclass of numbers and words."""
+    return {name: _NUMBERS.get(type_, pl.String()) for name, type_ in get_type_hints(kind).items()}
 
 
 RECONFIGURATIONS: dict[str, pl.DataType] = _columns(Reconfiguration)
@@ -121,11 +121,13 @@ def describe_change(change: Change, name: str, before: int) -> str:
     """Return a change as a clause.
 
     >>> from penstock.plan.buckets import BucketMap
-    >>> wanted = Change(subquery=1, owners=BucketMap.even(8, 4), kind="rescale", cause="user")
+    >>> from penstock.plan.changes import USER
+    >>> wanted = Change(subquery=1, owners=BucketMap.even(8, 4), kind="rescale", cause=USER)
     >>> describe_change(wanted, "aggregate-0", 2)
     'rescale aggregate-0 from 2 to 4 instances'
     """
-    after, who = change.owners.instances, name or f"subquery {change.subquery}"
+    after, who = change.instances, name or f"subquery {change.subquery}"
+    parts = f", with {' and '.join(change.parts)}" if change.parts else ""
     if after != before:
-        return f"{change.kind} {who} from {before} to {after} instances"
-    return f"{change.kind} {who} on its {after} instances"
+        return f"{change.kind} {who} from {before} to {after} instances{parts}"
+    return f"{change.kind} {who} on its {after} instances{parts}"

@@ -25,6 +25,8 @@ class TaskLoad:
     """What one instance of a subquery did in one epoch.
 
     ``buckets`` has the rows of each bucket, estimated from a sample where there are many.
+    ``restored_seconds`` is how long it took to read ``restored_bytes`` of state from segments and
+    to put them together.
     """
 
     instance: int
@@ -33,6 +35,7 @@ class TaskLoad:
     buckets: Mapping[int, int] = field(default_factory=dict)
     hot_keys: tuple[HotKey, ...] = ()
     restored_bytes: int = 0
+    restored_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class InstanceLoad:
     memory_bytes: int
     state_bytes: int
     restored_bytes: int
+    restored_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

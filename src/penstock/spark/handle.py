@@ -20,6 +20,7 @@ from penstock.driver.outputs import read_side_output
 from penstock.driver.sizing.sizes import read_first
 from penstock.driver.steering import by_hand
 from penstock.observe import history
+from penstock.plan.changes import MoveProtocol
 from penstock.sinks.memory import read_table
 from penstock.spark.failures import clear_error
 from penstock.spark.progress import ProgressBook
@@ -257,7 +258,9 @@ class Query:
         found = read_side_output(self._driver.root, kind)
         return {names[number]: frame for number, frame in found.items()}
 
-    def rescale(self, subquery: int | str, instances: int, *, protocol: str = "auto") -> None:
+    def rescale(
+        self, subquery: int | str, instances: int, *, protocol: MoveProtocol = "auto"
+    ) -> None:
         """Give a subquery another number of instances from the next epoch on, without a stop.
 
         ``query.rescale("aggregate-0", 4)``; `reconfigurations` has the record once it is done.
@@ -273,7 +276,7 @@ class Query:
         by_hand.rescale(self._driver.layout, subquery, instances, protocol=protocol)
 
     def move(
-        self, subquery: int | str, buckets: Mapping[int, int], *, protocol: str = "auto"
+        self, subquery: int | str, buckets: Mapping[int, int], *, protocol: MoveProtocol = "auto"
     ) -> None:
         """Give buckets of a subquery to other instances from the next epoch on.
 
@@ -289,7 +292,9 @@ class Query:
         """
         by_hand.move(self._driver.layout, subquery, buckets, protocol=protocol)
 
-    def rebalance(self, subquery: int | str | None = None, *, protocol: str = "auto") -> list[str]:
+    def rebalance(
+        self, subquery: int | str | None = None, *, protocol: MoveProtocol = "auto"
+    ) -> list[str]:
         """Even out the load of a subquery's instances now, by the loads of the last epoch.
 
         ``query.rebalance()`` does it for all subqueries.

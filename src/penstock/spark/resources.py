@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock.driver.resources import FixedSlots
-from penstock.observe.events import ExecutorEvent
+from penstock.observe.events import ExecutorEvent, ExecutorNews
 from penstock.spark.executors import UNLIMITED, Executor, Executors, SparkExecutors, sizing_of
 
 if TYPE_CHECKING:
@@ -200,12 +200,12 @@ class SparkResources:
             self._leaving[executor.id] = executor
             self._tell(executor, "decommissioning")
 
-    def _goes(self, executor: Executor, what: str) -> None:
+    def _goes(self, executor: Executor, what: ExecutorNews) -> None:
         self._live.pop(executor.id, None)
         self._leaving.pop(executor.id, None)
         self._tell(executor, what)
 
-    def _tell(self, executor: Executor, what: str) -> None:
+    def _tell(self, executor: Executor, what: ExecutorNews) -> None:
         level = logging.WARNING if what == "lost" else logging.INFO
         _LOG.log(level, "executor %s on %s: %s", executor.id, executor.host, what)
         self._news.append(

@@ -6,6 +6,7 @@ only when the cache has none of it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -62,6 +63,7 @@ class OperatorState:
         self.dropped: dict[str, Ranges] = {}
         self.hit = True
         self.restored_bytes = 0
+        self.restored_seconds = 0.0
         self.histograms: dict[str, dict[int, int]] = {}
         self.refusals: tuple[Refusal, ...] = ()
 
@@ -99,9 +101,10 @@ class OperatorState:
             state = self._caught_up(key)
         if state is None:
             self.hit = not self.refs
-            self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in self.refs)
+            since = time.perf_counter()
             deltas = [read_segment(self.folder, ref, self.reads, read) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
+            self._restored(self.refs, since)
         return state
 
     def _reshaped(self, key: cache.Key) -> Any | None:
@@ -123,9 +126,16 @@ class OperatorState:
         if found is None:
             return None
         state, lacking = found
-        self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in lacking)
+        since = time.perf_counter()
         deltas = [read_segment(self.folder, ref, self.reads) for ref in lacking]
-        return self.kernel.caught_up(state, deltas, self.before)
+        state = self.kernel.caught_up(state, deltas, self.before)
+        self._restored(lacking, since)
+        return state
+
+    def _restored(self, refs: Sequence[SegmentRef], since: float) -> None:
+        """Take note of what was read from segments, and how long it took."""
+        self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in refs)
+        self.restored_seconds = time.perf_counter() - since if refs else 0.0
 
     def _key(self, writer: str, epoch: int, watermark: int) -> cache.Key:
         """Return the name of the state after an epoch.

@@ -100,7 +100,9 @@ class Gathered:
         self._written |= state.histograms
         load = self._loads[subquery]
         self._loads[subquery] = replace(
-            load, restored_bytes=load.restored_bytes + state.restored_bytes
+            load,
+            restored_bytes=load.restored_bytes + state.restored_bytes,
+            restored_seconds=load.restored_seconds + state.restored_seconds,
         )
 
     def report(

@@ -22,7 +22,7 @@ from penstock.compiler import compile_query
 from penstock.driver.inspect import read_state
 from penstock.driver.outputs import read_side_output
 from penstock.plan.buckets import BucketMap, BucketSet
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import MoveProtocol, Reconfiguration
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
@@ -152,11 +152,13 @@ class TestStream:
         if batch is not None:
             self._run.again(epoch, batch)
 
-    def rescale(self, subquery: int, instances: int, *, protocol: str = "auto") -> None:
+    def rescale(self, subquery: int, instances: int, *, protocol: MoveProtocol = "auto") -> None:
         """Give a subquery another number of instances from the next epoch on."""
         self._run.driver.rescale(subquery, instances, protocol=protocol)
 
-    def move(self, subquery: int, moves: Mapping[int, int], *, protocol: str = "auto") -> None:
+    def move(
+        self, subquery: int, moves: Mapping[int, int], *, protocol: MoveProtocol = "auto"
+    ) -> None:
         """Give some buckets of a subquery to other instances from the next epoch on."""
         self._run.driver.move(subquery, moves, protocol=protocol)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.control.decision import Decision, Memory
+from penstock.control.bounds import Bounds
+from penstock.control.decision import Decision, Memory, Parameters
 from penstock.control.view import View
 
 
@@ -10,6 +11,10 @@ class Fixed:
     """Leaves everything as it is."""
 
     name = "fixed"
+    parameters = Parameters
+
+    def __init__(self, bounds: Bounds, parameters: Parameters) -> None:
+        """Decide by nothing."""
 
     def decide(self, view: View, memory: Memory) -> Decision:
         """Return that nothing is to be changed."""

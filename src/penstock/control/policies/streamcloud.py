@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Literal, get_args
 
-from penstock.control.bounds import most_instances, needed_for_memory
-from penstock.control.decision import Decision, Memory
-from penstock.control.elastic import Elastic
+from penstock.base.errors import QueryError
+from penstock.control.bounds import Bounds, most_instances, needed_for_memory, room_for
+from penstock.control.decision import Decision, Memory, Parameters
 from penstock.control.placing import (
     Placed,
     balanced,
@@ -29,11 +29,57 @@ from penstock.control.placing import (
     resized,
 )
 from penstock.control.view import SubqueryView, View
-from penstock.plan.changes import Change
+from penstock.plan.changes import Cause, Change, ChangeKind
 
 PATIENCE = 2
 """In how many views in a row a threshold must be breached before something is done."""
 _NEAR = 1e-9
+Provisioning = Literal["load-aware", "individual"]
+PROVISIONING: tuple[Provisioning, ...] = get_args(Provisioning)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCloudParameters(Parameters):
+    """The thresholds of the Elastic Manager.
+
+    Attributes:
+        target: The utilisation that a change aims at (TUT).
+        lower: Below this mean utilisation instances are given back (LUT).
+        upper: Above it instances are added (UUT).
+        imbalance: Above this standard deviation of the instances' utilisation, buckets move (UIT).
+        improvement: A balance must improve the deviation by this share of it; once the deviation is
+            allowed, so must every further move (MIT).
+        provisioning: ``load-aware`` goes to the target in one step, ``individual`` by one instance.
+    """
+
+    target: float = 0.6
+    lower: float = 0.5
+    upper: float = 0.9
+    imbalance: float = 0.1
+    improvement: float = 0.01
+    provisioning: Provisioning = "load-aware"
+
+    def __post_init__(self) -> None:
+        checks = [
+            (
+                not 0 < self.lower < self.target < self.upper,
+                "elastic: 0 < lower < target < upper must hold; "
+                f"lower={self.lower!r}, target={self.target!r}, upper={self.upper!r}",
+            ),
+            (self.imbalance <= 0, f"elastic: imbalance must be positive; got {self.imbalance!r}"),
+            (
+                not 0 <= self.improvement < 1,
+                f"elastic: improvement must be in [0, 1); got {self.improvement!r}",
+            ),
+            (
+                self.provisioning not in PROVISIONING,
+                f"elastic: unknown provisioning {self.provisioning!r}; "
+                f"known: {', '.join(PROVISIONING)}",
+            ),
+        ]
+        problems = [text for wrong, text in checks if wrong]
+        if problems:
+            raise QueryError(problems=problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +96,11 @@ class StreamCloud:
     """The Elastic Manager with a user's rules."""
 
     name = "streamcloud"
+    parameters = StreamCloudParameters
 
-    def __init__(self, rules: Elastic) -> None:
-        """Decide by some rules."""
-        self.rules = rules
+    def __init__(self, bounds: Bounds, parameters: StreamCloudParameters) -> None:
+        """Decide by some bounds and thresholds."""
+        self.bounds, self.rules = bounds, parameters
 
     def decide(self, view: View, memory: Memory) -> Decision:
         """Return what to change after an epoch, and why."""
@@ -78,7 +125,7 @@ class StreamCloud:
 
     def _uneven(self, subquery: SubqueryView) -> bool:
         """Return whether buckets should move, by loads that are no accident of an epoch or two."""
-        steady = subquery.movable and subquery.epochs >= self.rules.smoothing
+        steady = subquery.movable and subquery.epochs >= self.bounds.smoothing
         return steady and deviation(subquery.utilisations) > self.rules.imbalance
 
     def _pressed(self, view: View) -> int | None:
@@ -86,45 +133,63 @@ class StreamCloud:
         if view.busy_share <= self.rules.upper:
             return None
         able = [s for s in view.subqueries if not s.fixed and s.instances]
-        able = [s for s in able if len(s.instances) < most_instances(view, s, self.rules)]
+        able = [s for s in able if len(s.instances) < room_for(view, s, self.bounds)]
         most = max(able, key=lambda s: (mean(s.utilisations), -s.id), default=None)
         return None if most is None else most.id
 
     def _size(self, view: View, subquery: SubqueryView, *, pressed: bool) -> _Size:
         """Return the size that a subquery should have: ComputeNewConfiguration."""
-        rules, now, used = self.rules, len(subquery.instances), mean(subquery.utilisations)
+        bounds, rules = self.bounds, self.rules
+        now, used = len(subquery.instances), mean(subquery.utilisations)
         if subquery.fixed:
             return _Size(instances=now)
-        most = most_instances(view, subquery, rules)
-        memory = min(needed_for_memory(subquery, rules), most)
-        least = max(min(rules.min, most), memory)
+        most = most_instances(view, subquery, bounds)
+        room = room_for(view, subquery, bounds)
+        memory = min(needed_for_memory(subquery, bounds), most)
+        least = max(min(bounds.min, most), memory)
         if now < memory:
-            why = f"its state needs {memory} instances of {rules.memory_bytes} bytes"
+            why = f"its state needs {memory} instances of {bounds.memory_bytes} bytes"
             return _Size(instances=memory, breach="memory", why=why, urgent=True)
-        if now < least or now > rules.max:
-            why = f"{rules.min} to {rules.max} instances are asked for"
-            fits = max(least, min(now, rules.max))
+        if now < least or now > bounds.max:
+            why = f"{bounds.min} to {bounds.max} instances are asked for"
+            fits = max(least, min(now, bounds.max))
             return _Size(instances=fits, breach="bounds", why=why, urgent=True)
         if used > rules.upper:
             why = f"mean utilisation {used:.2f} is above {rules.upper:.2f}"
-            grown = max(now, min(larger(now, used, rules), most))
+            grown = max(now, min(larger(now, used, rules), room))
             return _Size(instances=grown, breach="above", why=why)
         if pressed:
             why = (
                 f"the stages of an epoch together are busy for {view.busy_share:.2f} of the time, "
                 f"above {rules.upper:.2f}, and this one is the busiest"
             )
-            factor = _relief(view, subquery, rules)
+            factor = self._relief(view, subquery)
             grown = now + 1 if rules.provisioning == "individual" else ceil(now * factor - _NEAR)
             grown = max(now + 1, grown)
-            return _Size(instances=max(now, min(grown, most)), breach="pressure", why=why)
+            return _Size(instances=max(now, min(grown, room)), breach="pressure", why=why)
         if used < rules.lower:
             why = f"mean utilisation {used:.2f} is below {rules.lower:.2f}"
             fewer = max(min(smaller(now, used, rules), now), least)
-            while fewer < now and _too_tight(view, subquery, fewer, rules):
+            while fewer < now and self._is_too_tight(view, subquery, fewer):
                 fewer += 1
             return _Size(instances=fewer, breach="below" if fewer < now else "", why=why)
         return _Size(instances=now)
+
+    def _relief(self, view: View, subquery: SubqueryView) -> float:
+        """Return by which factor a subquery must grow for the stages to take the target's share."""
+        used = mean(subquery.utilisations) * self.bounds.instance_cores
+        left = used - (view.busy_share - self.rules.target)
+        return min(2.0, used / left) if left > 0 else 2.0
+
+    def _is_too_tight(self, view: View, subquery: SubqueryView, instances: int) -> bool:
+        """Return whether a smaller size would soon have to grow again."""
+        slowest, hot = max(subquery.utilisations), hottest(subquery)
+        used = sum(subquery.utilisations) / instances
+        worst = max(used, hot[1] if hot else 0.0)
+        more = (used - mean(subquery.utilisations)) * self.bounds.instance_cores
+        calm = (self.rules.target + self.rules.upper) / 2
+        tight = view.busy_share + more > max(calm, view.busy_share)
+        return worst > max(self.rules.upper, slowest) or tight
 
     def _subquery(
         self, subquery: SubqueryView, size: _Size, counted: Mapping[str, Any]
@@ -186,21 +251,22 @@ class StreamCloud:
         why = f"{why}; {moved} buckets move and leave {placed.deviation:.2f}{left}"
         return self._change(subquery, placed, "rebalance", why), why
 
-    def _change(self, subquery: SubqueryView, placed: Placed, kind: str, why: str) -> Change:
+    def _change(self, subquery: SubqueryView, placed: Placed, kind: ChangeKind, why: str) -> Change:
         return Change(
             subquery=subquery.id,
             owners=placed.owners,
             kind=kind,
-            cause=self.name,
+            cause=Cause(self.name),
             reason=why,
-            protocol=self.rules.protocol,
+            protocol=self.bounds.protocol,
         )
 
 
-def larger(now: int, used: float, rules: Elastic) -> int:
+def larger(now: int, used: float, rules: StreamCloudParameters) -> int:
     """Return the size to grow to when the mean utilisation is above the upper threshold.
 
-    >>> larger(4, 0.93, Elastic()), larger(4, 0.93, Elastic(provisioning="individual"))
+    >>> single = StreamCloudParameters(provisioning="individual")
+    >>> larger(4, 0.93, StreamCloudParameters()), larger(4, 0.93, single)
     (7, 5)
     """
     if rules.provisioning == "individual":
@@ -211,36 +277,20 @@ def larger(now: int, used: float, rules: Elastic) -> int:
     return max(size, now + 1)
 
 
-def smaller(now: int, used: float, rules: Elastic) -> int:
+def smaller(now: int, used: float, rules: StreamCloudParameters) -> int:
     """Return the size to shrink to when the mean utilisation is below the lower threshold.
 
-    >>> smaller(10, 0.3, Elastic()), smaller(10, 0.3, Elastic(provisioning="individual"))
+    >>> aware, single = (StreamCloudParameters(provisioning=way) for way in PROVISIONING)
+    >>> smaller(10, 0.3, aware), smaller(10, 0.3, single)
     (5, 9)
-    >>> smaller(2, 0.45, Elastic()), smaller(2, 0.45, Elastic(provisioning="individual"))
+    >>> smaller(2, 0.45, aware), smaller(2, 0.45, single)
     (2, 2)
     """
     least = max(1, ceil(now * used / rules.target - _NEAR))
     return max(least, now - 1) if rules.provisioning == "individual" else least
 
 
-def _relief(view: View, subquery: SubqueryView, rules: Elastic) -> float:
-    """Return by which factor a subquery must grow for the stages to take the target's share."""
-    used = mean(subquery.utilisations) * rules.instance_cores
-    left = used - (view.busy_share - rules.target)
-    return min(2.0, used / left) if left > 0 else 2.0
-
-
-def _too_tight(view: View, subquery: SubqueryView, instances: int, rules: Elastic) -> bool:
-    """Return whether a smaller size would soon have to grow again."""
-    slowest, hot = max(subquery.utilisations), hottest(subquery)
-    used = sum(subquery.utilisations) / instances
-    worst = max(used, hot[1] if hot else 0.0)
-    share = view.busy_share + (used - mean(subquery.utilisations)) * rules.instance_cores
-    calm = (rules.target + rules.upper) / 2
-    return worst > max(rules.upper, slowest) or share > max(calm, view.busy_share)
-
-
-def _useless(subquery: SubqueryView, size: _Size, rules: Elastic) -> str:
+def _useless(subquery: SubqueryView, size: _Size, rules: StreamCloudParameters) -> str:
     """Return why more instances would not help, if they would not: one bucket is all the load."""
     hot = hottest(subquery)
     if hot is None or size.breach not in ("above", "pressure"):
@@ -268,7 +318,7 @@ def _many(instances: int) -> str:
     return f"{instances} instance{'s' * (instances != 1)}"
 
 
-def _aim(size: _Size, placed: Placed, rules: Elastic) -> str:
+def _aim(size: _Size, placed: Placed, rules: StreamCloudParameters) -> str:
     if size.breach == "above" and rules.provisioning == "load-aware":
         return f" for the target of {rules.target:.2f}"
     if size.breach in ("above", "below", "pressure"):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.base.errors import ConfigError
-from penstock.control.elastic import Elastic
+from penstock.control.bounds import Bounds
 from penstock.control.rebalance import rebalanced
 from penstock.control.views import make_view
 from penstock.driver.layout import Layout
 from penstock.driver.steering.requests import RefusedError, Request
-from penstock.plan.changes import Change
+from penstock.plan.changes import USER, Change, MoveProtocol
 from penstock.plan.statistics import EpochStatistics
 
 
@@ -23,7 +23,7 @@ def rescale(
     subquery: int | str,
     instances: int,
     *,
-    protocol: str = "auto",
+    protocol: MoveProtocol = "auto",
     request: str = "",
 ) -> Change:
     """Ask for another number of instances of a subquery, given by number or name."""
@@ -33,7 +33,7 @@ def rescale(
         raise ConfigError(
             name="instances", value=instances, allowed=f"1 ({name} is ordered, so it is alone)"
         )
-    return layout.rescale(number, instances, cause="user", protocol=protocol, request=request)
+    return layout.rescale(number, instances, cause=USER, protocol=protocol, request=request)
 
 
 def move(
@@ -41,12 +41,12 @@ def move(
     subquery: int | str,
     moves: Mapping[int, int],
     *,
-    protocol: str = "auto",
+    protocol: MoveProtocol = "auto",
     request: str = "",
 ) -> Change:
     """Ask for other owners of some buckets of a subquery."""
     number = layout.query.find_subquery(subquery)
-    return layout.move(number, moves, cause="user", protocol=protocol, request=request)
+    return layout.move(number, moves, cause=USER, protocol=protocol, request=request)
 
 
 def rebalance(
@@ -54,7 +54,7 @@ def rebalance(
     statistics: EpochStatistics | None,
     subquery: int | str | None = None,
     *,
-    protocol: str = "auto",
+    protocol: MoveProtocol = "auto",
     request: str = "",
 ) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """Ask for an even load of the instances of a subquery, or of all of them.
@@ -76,7 +76,7 @@ def rebalance(
     if statistics is None:
         return (), ("no epoch since the start of the query had rows, so no load is known",)
     view = make_view(
-        layout.query, layout.maps, (statistics,), rules=Elastic(), moving=layout.moving()
+        layout.query, layout.maps, (statistics,), bounds=Bounds(), moving=layout.moving()
     )
     changes, sentences = [], []
     for found in view.subqueries:
@@ -91,7 +91,7 @@ def rebalance(
                     found.id,
                     moves,
                     kind="rebalance",
-                    cause="user",
+                    cause=USER,
                     reason=change.reason,
                     protocol=protocol,
                     request=request,
@@ -109,12 +109,12 @@ def carry_out(
         ConfigError: It cannot be.
         RefusedError: Nothing would change.
     """
-    how = {"protocol": asked.protocol, "request": request}
+    where, how = asked.subquery, asked.protocol
     if asked.kind == "rescale":
-        return [rescale(layout, asked.subquery, asked.instances, **how)]
+        return [rescale(layout, where, asked.instances, protocol=how, request=request)]
     if asked.kind == "move":
-        return [move(layout, asked.subquery, dict(asked.moves), **how)]
-    changes, sentences = rebalance(layout, statistics, asked.subquery or None, **how)
+        return [move(layout, where, dict(asked.moves), protocol=how, request=request)]
+    changes, sentences = rebalance(layout, statistics, where or None, protocol=how, request=request)
     if not changes:
         raise RefusedError(reason="; ".join(sentences))
     return changes

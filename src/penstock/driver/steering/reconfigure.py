@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from penstock.driver.epoch import ended_tails
 from penstock.driver.steering.switch import Applied
-from penstock.plan.changes import Reconfiguration
+from penstock.plan.changes import USER, Reconfiguration, UsedProtocol
 from penstock.plan.epoch import EpochPlan, TaskReport
 
 
@@ -99,15 +99,13 @@ def _sentence(
     name: str,
     epoch: int,
     moved: int,
-    protocol: str,
+    protocol: UsedProtocol,
     read: int,
     seconds: float,
 ) -> str:
     change, before = applied.change, applied.before.instances
     after = change.owners.instances
-    who = {"user": "the user", "resources": "the resource manager"}.get(
-        change.cause, f"the policy {change.cause}"
-    )
+    who = "the user" if change.cause == USER else f"the policy {change.cause}"
     what = (
         f"gave {name} {after} instance{'s' * (after != 1)} instead of {before}"
         if after != before
@@ -121,7 +119,7 @@ def _sentence(
     )
 
 
-def _how(applied: Applied, protocol: str, read: int) -> str:
+def _how(applied: Applied, protocol: UsedProtocol, read: int) -> str:
     """Return what became of the state, and why."""
     if not protocol:
         return "there was no state to read"

@@ -14,14 +14,21 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
 
 from penstock.base.errors import ConfigError, PenstockError
 from penstock.files.disk import Entry
 from penstock.files.place import Place
 from penstock.files.sealed import seal, unseal
 from penstock.observe.log import read_events
-from penstock.plan.changes import PROTOCOLS, Change, Reconfiguration, newest
+from penstock.plan.changes import (
+    USER,
+    Change,
+    ChangeKind,
+    MoveProtocol,
+    Reconfiguration,
+    newest,
+    read_protocol,
+)
 from penstock.state.manifests import Manifest
 
 FOLDER = "requests"
@@ -42,7 +49,7 @@ class Request:
         subquery: The subquery's number or name; empty for all of them, if they are to be balanced.
         instances: How many instances it shall have (``rescale``).
         moves: Buckets and the instances that shall own them (``move``).
-        protocol: How state moves, see `penstock.plan.changes.PROTOCOLS`.
+        protocol: How state moves, see `penstock.plan.changes.MoveProtocol`.
 
     >>> Request(kind="rescale", subquery="aggregate-0", instances=0)
     Traceback (most recent call last):
@@ -50,11 +57,11 @@ class Request:
     penstock.base.errors.ConfigError: instances=0 is not allowed; allowed: 1 or more
     """
 
-    kind: Literal["rescale", "rebalance", "move"]
+    kind: ChangeKind
     subquery: str = ""
     instances: int = 0
     moves: tuple[tuple[int, int], ...] = ()
-    protocol: str = "auto"
+    protocol: MoveProtocol = "auto"
 
     def __post_init__(self) -> None:
         if self.kind == "rescale" and self.instances < 1:
@@ -63,8 +70,7 @@ class Request:
             raise ConfigError(name="moves", value=self.moves, allowed="one bucket or more")
         if self.kind != "rebalance" and not self.subquery:
             raise ConfigError(name="subquery", value="", allowed="a number or a name")
-        if self.protocol not in PROTOCOLS:
-            raise ConfigError(name="protocol", value=self.protocol, allowed=", ".join(PROTOCOLS))
+        read_protocol(self.protocol)
 
 
 class RefusedError(PenstockError):
@@ -195,7 +201,7 @@ def _refusal(request: str, epoch: int, at: float, reason: str) -> Reconfiguratio
         subquery=-1,
         name="",
         kind="request",
-        cause="user",
+        cause=USER,
         protocol="",
         before=0,
         after=0,

@@ -16,8 +16,10 @@ from dataclasses import replace
 from penstock.base.errors import CheckpointError
 from penstock.control.controller import Controller, Past
 from penstock.control.elastic import Elastic
+from penstock.control.read_speed import ReadSpeed
+from penstock.control.views import Runtime
 from penstock.driver.epoch import epoch_counts
-from penstock.driver.layout import Layout
+from penstock.driver.layout import ABILITIES, Layout
 from penstock.driver.logs import log_decision, log_refusals
 from penstock.driver.resources import FixedSlots, Resources
 from penstock.driver.statistics import Gatherer, follow_sources
@@ -76,6 +78,7 @@ class Steering:
         """Those of the newest epoch of this run that had rows."""
         self._reached: dict[int, Reached] = {}
         self._pace_us: dict[str, int] = {}
+        self._speed = ReadSpeed()
         self._calm_from = last.epoch + 1 + RECOVERY_EPOCHS if last else 1
         if last is not None:
             self.tell(self._untold(last))
@@ -88,7 +91,11 @@ class Steering:
 
     def weights(self) -> Weights:
         """Return what the choice of a protocol goes by."""
-        return Weights(bytes_of=self._bytes_of, pace_us=self._pace_us)
+        return Weights(
+            bytes_of=self._bytes_of,
+            pace_us=self._pace_us,
+            read_bytes_per_second=self._speed.bytes_per_second,
+        )
 
     def after_epoch(
         self,
@@ -113,6 +120,7 @@ class Steering:
             backlog=self.backlog(self._reached),
             published_at=self.clock(),
         )
+        self._speed = self._speed.after(statistics)
         self.tell([*manifest.reconfigured, statistics])
         self.requests.committed()
         self.statistics = statistics if statistics.rows else self.statistics
@@ -183,10 +191,9 @@ class Steering:
             self.layout.query,
             self.layout.maps,
             statistics,
-            slots=self.resources.slots(),
-            most_slots=self.resources.most(),
             moving=self.layout.moving(),
             recovering=statistics.epoch < self._calm_from,
+            runtime=self._runtime(),
         )
         if decided is None:
             return
@@ -194,6 +201,15 @@ class Steering:
         self.tell([decided])
         for change in decided.accepted:
             self.layout.propose(change)
+
+    def _runtime(self) -> Runtime:
+        return Runtime(
+            slots=self.resources.slots(),
+            most_slots=self.resources.most(),
+            hosts=self.resources.slots_by_host(),
+            read_bytes_per_second=self._speed.bytes_per_second,
+            abilities=ABILITIES,
+        )
 
     def _ask_for_slots(self) -> None:
         """Ask for the slots that the layout needs, with what was just decided.

@@ -13,7 +13,7 @@ from typing import TypeVar
 from penstock.control.protocol import Choice, choose
 from penstock.operators.windows.panes import Panes
 from penstock.plan.buckets import BucketMap, BucketSet
-from penstock.plan.changes import Change
+from penstock.plan.changes import Change, MoveProtocol, UsedProtocol
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.tails import Tail, held_by, state_folder
@@ -97,7 +97,7 @@ class Applied:
     change: Change
     before: BucketMap
     asked_at: float = 0.0
-    protocol: str = ""
+    protocol: UsedProtocol = ""
     why: str = ""
     bytes: int | None = None
 
@@ -109,10 +109,12 @@ class Weights:
     Attributes:
         bytes_of: Tells how much state each bucket has in some segments.
         pace_us: How far the watermark of each operator goes in an epoch, where that is known.
+        read_bytes_per_second: How fast state is read.
     """
 
     bytes_of: Callable[[Sequence[SegmentRef], int], Sequence[float]]
     pace_us: Mapping[str, int]
+    read_bytes_per_second: float
 
 
 def switch_owners(
@@ -184,6 +186,7 @@ class _Move:
         self.before, self.after = before, after
         self.window, self.refs = query.window_of(subquery), last.segments.get(name, ())
         self.bytes_of = weights.bytes_of(self.refs, query.buckets)
+        self.read_bytes_per_second = weights.read_bytes_per_second
         self.moving = {b for t in last.tails if t.operator == name for b in t.buckets}
         self.rest_epochs = _rest(self.refs, last.watermarks.get(name), weights.pace_us.get(name))
 
@@ -196,13 +199,15 @@ class _Move:
         if choice.protocol != "window" or not size:
             kept = {}
         read = sum(self.bytes_of[b] for b in buckets if b not in kept)
-        protocol = "window" if kept else "state" if read else ""
+        protocol: UsedProtocol = "window" if kept else "state" if read else ""
         return (
             replace(applied, protocol=protocol, why=choice.reason, bytes=round(read)),
             kept,
         )
 
-    def _choice(self, asked: str, size: float, stays: bool, buckets: Mapping[int, int]) -> Choice:
+    def _choice(
+        self, asked: MoveProtocol, size: float, stays: bool, buckets: Mapping[int, int]
+    ) -> Choice:
         if asked == "state" or (asked == "window" and self.window and stays):
             return Choice(protocol=asked, reason="")
         forced = asked == "window"
@@ -210,6 +215,7 @@ class _Move:
             moved_bytes=size,
             window=self.window,
             rest_epochs=self.rest_epochs,
+            read_bytes_per_second=self.read_bytes_per_second,
             stays=stays,
             moving=not self.moving.isdisjoint(buckets),
         )

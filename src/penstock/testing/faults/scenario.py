@@ -18,6 +18,7 @@ import polars as pl
 from penstock.base.config import Config
 from penstock.compiler import STRATEGIES
 from penstock.plan.buckets import BucketMap
+from penstock.plan.changes import MoveProtocol
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.stream import Sinks
 from penstock.state import compaction, retention
@@ -55,7 +56,7 @@ class Moves:
     first: int
     step: int
     shift: int
-    protocol: str
+    protocol: MoveProtocol
 
     def of(self, owners: BucketMap) -> dict[int, int]:
         """Return the new owner of each bucket that moves."""
@@ -170,7 +171,7 @@ def scenario_of(seed: int, epochs: int = EPOCHS, kind: str | None = None) -> Sce
 
 
 def _moves(choice: random.Random, epochs: int, share: float) -> dict[int, Moves]:
-    protocols = ("window", "window", "window", "state", "auto")
+    protocols: tuple[MoveProtocol, ...] = ("window", "window", "window", "state", "auto")
     return {
         epoch: Moves(
             choice.randrange(2),
