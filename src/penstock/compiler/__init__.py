@@ -6,7 +6,7 @@ Each pass takes a `CompiledQuery` and returns a new one. `PASSES` is their order
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from penstock.base.config import STRATEGIES
@@ -34,6 +34,7 @@ def compile_query(
     strategy: str = "operator-set-cloud",
     instances: int | Mapping[int, int] = 1,
     buckets: int = 1024,
+    heads: Iterable[int] = (),
 ) -> CompiledQuery:
     """Compile a query.
 
@@ -42,6 +43,7 @@ def compile_query(
         strategy: How to split it: one of `STRATEGIES`.
         instances: How many instances each subquery has, or a number for some of them.
         buckets: How many buckets keys are hashed to.
+        heads: Numbers of stateless operators with which subqueries shall begin (`choose_heads`).
     """
     if strategy not in STRATEGIES:
         raise ConfigError(name="strategy", value=strategy, allowed=", ".join(STRATEGIES))
@@ -51,7 +53,9 @@ def compile_query(
     nodes = topological(sinks)
     place = {id(node): i for i, node in enumerate(nodes)}
     inputs = tuple(tuple(place[id(child)] for child in node.inputs) for node in nodes)
-    query = CompiledQuery(nodes=nodes, inputs=inputs, strategy=strategy, buckets=buckets)
+    query = CompiledQuery(
+        nodes=nodes, inputs=inputs, strategy=strategy, buckets=buckets, heads=frozenset(heads)
+    )
     for step in PASSES:
         query = step(query)
     return fuse_units(size_subclusters(query, instances))
