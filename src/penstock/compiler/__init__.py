@@ -14,6 +14,7 @@ from penstock.base.errors import ConfigError, QueryError
 from penstock.compiler.cost import StrategyCost, strategy_cost
 from penstock.compiler.explain import explain
 from penstock.compiler.fuse import fuse_units
+from penstock.compiler.heads import choose_heads, find_candidates
 from penstock.compiler.place import place_edges
 from penstock.compiler.prune import prune_columns
 from penstock.compiler.size import size_subclusters
@@ -25,7 +26,16 @@ Pass = Callable[[CompiledQuery], CompiledQuery]
 
 PASSES: tuple[Pass, ...] = (split_subqueries, place_edges, prune_columns)
 
-__all__ = ["PASSES", "STRATEGIES", "StrategyCost", "compile_query", "explain", "strategy_cost"]
+__all__ = [
+    "PASSES",
+    "STRATEGIES",
+    "StrategyCost",
+    "choose_heads",
+    "compile_query",
+    "explain",
+    "find_candidates",
+    "strategy_cost",
+]
 
 
 def compile_query(

@@ -7,7 +7,7 @@ gone afterwards. Law: it writes nothing to the query's sinks and nothing to its 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,7 @@ def take_sample(
     strategy: str = "operator-set-cloud",
     buckets: int = 1024,
     rows: int = ROWS,
+    heads: Iterable[int] = (),
 ) -> Sample:
     """Run a query on the first rows of its sources and measure it.
 
@@ -74,6 +75,7 @@ def take_sample(
         strategy: How the query is split.
         buckets: How many buckets it has.
         rows: How many rows of each source to take.
+        heads: Stateless operators with which subqueries begin.
 
     Raises:
         SampleError: There are no rows yet, a source is a streaming DataFrame, or the query fails.
@@ -81,7 +83,7 @@ def take_sample(
     muted = tuple(
         replace(sink, kind="memory", target=f"sample-{i}") for i, sink in enumerate(sinks)
     )
-    query = compile_query(muted, strategy=strategy, buckets=buckets)
+    query = compile_query(muted, strategy=strategy, buckets=buckets, heads=heads)
     with tempfile.TemporaryDirectory(prefix="penstock-sample-") as scratch:
         batches = _batches(query, Path(scratch) / "input", rows)
         config = Config(buckets=buckets, strategy=strategy, fsync=False, maxRefusedRows=2**62)
