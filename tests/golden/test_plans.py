@@ -47,6 +47,7 @@ def queries() -> dict[str, Sinks]:
             calls.product(calls, within=ps.count_window(9), where="x < x_right").write_memory("n")
         ),
         "top": visits.top(3, "n").write_parquet("out"),
+        "spread": heavy.spread().map(far="sqrt(mean)").filter("n > 3").write_parquet("out"),
     }
 
 

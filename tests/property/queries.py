@@ -305,6 +305,8 @@ class _Builder:
             self.streams.append((stream.map(**MAPS[step.which]), weight))
         elif step.kind == "filter":
             self.streams.append((stream.filter(FILTERS[step.which]), weight))
+        elif step.kind == "spread":
+            self.streams.append((stream.spread(), weight))
         elif step.kind == "apply":
             self.streams.append((stream.apply(doubled, schema=COLUMNS), weight))
         elif step.kind == "route":

@@ -89,6 +89,7 @@ _NAMES: dict[str, Iterable[str]] = {
     "route": ROUTES,
     "union": [""],
     "apply": ["doubled"],
+    "spread": [""],
     "aggregate": WINDOWS,
     "join": JOINS,
     "product": PRODUCTS,
@@ -389,3 +390,19 @@ def held_scenarios(draw: st.DrawFn) -> Scenario:
     rounds = draw(st.lists(st.tuples(holds, events, st.builds(Add, sizes=sizes)), min_size=1,
                            max_size=4))  # fmt: skip
     return replace(scenario, events=tuple(event for one in rounds for event in one))
+
+
+@st.composite
+def spread_scenarios(draw: st.DrawFn) -> Scenario:
+    """Draw a run of a query in which subqueries begin again and again, with several instances."""
+    scenario = draw(scenarios())
+    found: list[Step] = []
+    for step in scenario.query.steps:
+        found += [step, *[Step(kind="spread", which="")] * draw(st.integers(0, 1))]
+    last = Step(kind="spread", which="", input=draw(inputs))
+    steps = (*found, last, Step(kind="apply", which="doubled"))
+    return replace(
+        scenario,
+        query=replace(scenario.query, steps=steps),
+        instances=draw(st.lists(INSTANCES, min_size=16, max_size=16).map(tuple)),
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,12 +18,14 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.base.config import Config
 from penstock.base.errors import ConfigError
+from penstock.compiler import compile_query, find_candidates
 from penstock.control.elastic import elastic
 from penstock.control.sizing import SubqueryCost, instances_for_rate, share_instances, within
 from penstock.driver.sizing.sample import take_sample
 from penstock.driver.sizing.sizes import (
     chosen,
     first_sizes,
+    heads_kept,
     is_new,
     keep_first,
     read_first,
@@ -201,6 +204,51 @@ def test_sizes_are_kept_to_be_shown(tmp_path: Path) -> None:
     assert read_first(root) == sizes
     (tmp_path / "penstock" / "sample.json").write_bytes(b"noise")
     assert read_first(root) is None
+
+
+def slow(frame: pl.DataFrame) -> pl.DataFrame:
+    """Take 20 us of the processor for a row."""
+    until = time.process_time() + frame.height * 20e-6
+    while time.process_time() < until:
+        pass
+    return frame
+
+
+@pytest.mark.parametrize("function", [slow, lambda frame: frame], ids=["slow", "quick"])
+def test_a_slow_function_behind_what_cannot_be_divided_gets_instances_of_its_own(
+    tmp_path: Path, function: Callable[[pl.DataFrame], pl.DataFrame]
+) -> None:
+    stream = ps.read_parquet(files(tmp_path / "in", "parquet"), time="ts")
+    single = stream.aggregate(window=ps.count_window(1), n="count(*)")
+    sinks = single.apply(function, schema=single.schema).write_memory().sinks
+    sizes = first_sizes(sinks, total=8, strategy="operator-set-cloud", buckets=16)
+    names = [cost.name for cost in sizes.costs]
+    root = place_of(tmp_path) / "penstock"
+    keep_first(root, sizes)
+    query = compile_query(sinks, buckets=16)
+    if function is not slow:
+        assert (names, sizes.heads) == (["sources", "aggregate-0"], ())
+        return
+    assert (names, sizes.heads) == (["sources", "aggregate-0", "apply-0"], (2,))
+    assert sizes.instances[2] > 2, "most of the work is there"
+    assert heads_kept(tmp_path, query) == {2}
+    # Another query on the checkpoint: what is number 2 now is no function.
+    other = compile_query(single.filter("n > 0").write_memory().sinks)
+    assert heads_kept(tmp_path, other) == frozenset()
+
+
+def test_a_function_that_can_be_divided_where_it_is_stays_there() -> None:
+    schema = {"k": pl.String(), "ts": pl.Datetime("us")}
+    stream = ps.from_rows([], schema=schema, time="ts")
+    fast = stream.apply(slow, schema=schema)
+    keyed = counted(fast).apply(slow, schema=counted(fast).schema)
+    whole = fast.aggregate(window=ps.tumbling("1 minute"), n="count(*)")
+    query = compile_query(
+        keyed.write_memory("a").also(whole.apply(slow, schema=whole.schema).write_memory("b")).sinks
+    )
+    (chosen_one,) = find_candidates(query)
+    (subquery,) = [s for s in query.subqueries if chosen_one in s.operators]
+    assert query.subquery_name(subquery.id) == "aggregate-1"
 
 
 def test_what_the_user_says_about_sizes() -> None:

@@ -6,13 +6,14 @@ Each pass takes a `CompiledQuery` and returns a new one. `PASSES` is their order
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from penstock.base.config import STRATEGIES
 from penstock.base.errors import ConfigError, QueryError
 from penstock.compiler.cost import StrategyCost, strategy_cost
 from penstock.compiler.explain import explain
 from penstock.compiler.fuse import fuse_units
+from penstock.compiler.heads import choose_heads, find_candidates
 from penstock.compiler.place import place_edges
 from penstock.compiler.prune import prune_columns
 from penstock.compiler.size import size_subclusters
@@ -25,7 +26,16 @@ Pass = Callable[[CompiledQuery], CompiledQuery]
 
 PASSES: tuple[Pass, ...] = (split_subqueries, place_edges, prune_columns)
 
-__all__ = ["PASSES", "STRATEGIES", "StrategyCost", "compile_query", "explain", "strategy_cost"]
+__all__ = [
+    "PASSES",
+    "STRATEGIES",
+    "StrategyCost",
+    "choose_heads",
+    "compile_query",
+    "explain",
+    "find_candidates",
+    "strategy_cost",
+]
 
 
 def compile_query(
@@ -34,6 +44,7 @@ def compile_query(
     strategy: str = "operator-set-cloud",
     instances: int | Mapping[int, int] = 1,
     buckets: int = 1024,
+    heads: Iterable[int] = (),
 ) -> CompiledQuery:
     """Compile a query.
 
@@ -42,6 +53,7 @@ def compile_query(
         strategy: How to split it: one of `STRATEGIES`.
         instances: How many instances each subquery has, or a number for some of them.
         buckets: How many buckets keys are hashed to.
+        heads: Numbers of stateless operators with which subqueries shall begin (`choose_heads`).
     """
     if strategy not in STRATEGIES:
         raise ConfigError(name="strategy", value=strategy, allowed=", ".join(STRATEGIES))
@@ -51,7 +63,9 @@ def compile_query(
     nodes = topological(sinks)
     place = {id(node): i for i, node in enumerate(nodes)}
     inputs = tuple(tuple(place[id(child)] for child in node.inputs) for node in nodes)
-    query = CompiledQuery(nodes=nodes, inputs=inputs, strategy=strategy, buckets=buckets)
+    query = CompiledQuery(
+        nodes=nodes, inputs=inputs, strategy=strategy, buckets=buckets, heads=frozenset(heads)
+    )
     for step in PASSES:
         query = step(query)
     return fuse_units(size_subclusters(query, instances))

@@ -49,8 +49,8 @@ def strategy_cost(strategy: str, *, nodes: int, operators: int, stateful: int) -
 def query_costs(query: CompiledQuery, nodes: int) -> tuple[StrategyCost, ...]:
     """Return the cost of every strategy for a query on a number of machines."""
     operators = sum(not isinstance(node, Source) for node in query.nodes)
-    stateful = len(query.stateful)
+    begun = sum(node.begins or i in query.heads for i, node in enumerate(query.nodes))
     return tuple(
-        strategy_cost(strategy, nodes=nodes, operators=max(operators, 1), stateful=stateful)
+        strategy_cost(strategy, nodes=nodes, operators=max(operators, 1), stateful=begun)
         for strategy in ("operator-set-cloud", "operator-cloud", "query-cloud")
     )

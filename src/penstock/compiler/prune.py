@@ -15,8 +15,7 @@ from penstock.query.nodes import Sink, Source
 def prune_columns(query: CompiledQuery) -> CompiledQuery:
     """Return the query with the required columns and the ordered operators."""
     required: list[set[str]] = [set() for _ in query.nodes]
-    # In the operator-cloud a row may be refused far from its source, and yet it counts only once.
-    ordered = _reached_by_rows(query) if query.strategy == "operator-cloud" else set()
+    ordered = _heads_reached_by_rows(query)
     for number in reversed(range(len(query.nodes))):
         node = query.nodes[number]
         for port, child in enumerate(query.inputs[number]):
@@ -31,11 +30,15 @@ def prune_columns(query: CompiledQuery) -> CompiledQuery:
     )
 
 
-def _reached_by_rows(query: CompiledQuery) -> set[int]:
-    """Return the sources and the stateless operators that a source's row can come to."""
+def _heads_reached_by_rows(query: CompiledQuery) -> set[int]:
+    """Return the stateless heads that a source's row can come to.
+
+    There, and behind them, a row may be refused far from its source, and yet it counts only once;
+    so it has to carry its place.
+    """
     found: set[int] = set()
     for number, node in enumerate(query.nodes):
         reached = isinstance(node, Source) or any(i in found for i in query.inputs[number])
         if reached and not node.stateful:
             found.add(number)
-    return found
+    return found & {subquery.head for subquery in query.subqueries if subquery.head is not None}

@@ -15,14 +15,16 @@ def split_subqueries(query: CompiledQuery) -> CompiledQuery:
     """Return the query with its subqueries.
 
     A subquery has a head and all stateless operators that the head feeds, up to the next head. The
-    sources are the head of subquery 0. Stateful operators are heads; in the operator-cloud every
+    sources are the head of subquery 0. Stateful operators are heads, and so are stateless ones if
+    the user or the planner says so (`Spread`, ``query.heads``); in the operator-cloud every
     operator is one. A stateless operator with inputs from several subqueries belongs to each.
     """
     sources = tuple(number for number, _ in query.sources)
+    every = query.strategy == "operator-cloud"
     heads = [
         i
         for i, node in enumerate(query.nodes)
-        if node.stateful or (query.strategy == "operator-cloud" and i not in sources)
+        if i not in sources and (every or node.begins or i in query.heads)
     ]
     subqueries = [Subquery(id=0, head=None, operators=_reach(query, sources, heads))]
     for head in heads:

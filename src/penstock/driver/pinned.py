@@ -30,6 +30,7 @@ from penstock.query.nodes import (
     Map,
     Sink,
     Source,
+    Spread,
     Union,
 )
 from penstock.query.process import Process
@@ -72,6 +73,8 @@ def _text(query: CompiledQuery, number: int) -> str:
     if node.stateful:
         return query.operator_name(number)
     before = ", ".join(_text(query, child) for child in query.inputs[number])
+    if isinstance(node, Spread):  # it may come and go
+        return before
     if isinstance(node, Union):
         return f"union({before})"
     return f"{before} > {_step(node)}"

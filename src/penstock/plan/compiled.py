@@ -62,12 +62,16 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledQuery:
-    """A query after all passes: what each task of an epoch has to do."""
+    """A query after all passes: what each task of an epoch has to do.
+
+    ``heads`` are stateless operators with which subqueries shall begin, beside those that say so.
+    """
 
     nodes: tuple[Node, ...]
     inputs: tuple[tuple[int, ...], ...]
     strategy: str
     buckets: int
+    heads: frozenset[int] = frozenset()
     subqueries: tuple[Subquery, ...] = ()
     edges: tuple[Edge, ...] = ()
     units: tuple[Unit, ...] = ()

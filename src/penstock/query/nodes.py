@@ -33,6 +33,11 @@ class Node:
         return False
 
     @property
+    def begins(self) -> bool:
+        """Whether a subquery begins with the operator, however the query is split."""
+        return self.stateful
+
+    @property
     def title(self) -> str:
         """What the operator does, in a few words."""
         return type(self).__name__.lower()
@@ -270,6 +275,16 @@ class Filter(Node):
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Union(Node):
     """All rows of its inputs, which share a schema."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Spread(Node):
+    """The same rows, spread over the instances of a subquery that begins here."""
+
+    @property
+    def begins(self) -> bool:
+        """Whether a subquery begins with the operator, however the query is split."""
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,6 +17,7 @@ OTHER_NAMES = {
     **dict.fromkeys(("withWatermark",), "the delay of the source: read_parquet(…, delay='5 s')"),
     **dict.fromkeys(("orderBy", "sort"), "write_parquet(folder, ordered=True) or top(k, 'column')"),
     **dict.fromkeys(("limit", "head"), "top(k, 'column', window=…)"),
+    **dict.fromkeys(("repartition", "coalesce"), "spread(), which begins a subquery of its own"),
     **dict.fromkeys(("unionAll", "unionByName", "concat"), "union(other)"),
     **dict.fromkeys(("show", "collect", "toPandas", "to_pandas"), _SEE),
     **dict.fromkeys(("write", "writeStream", "start"), _WRITE),

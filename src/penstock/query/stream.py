@@ -218,6 +218,21 @@ class Stream:
         node, found = explode_node(self._node, column)
         return self._then(node, found)
 
+    def spread(self) -> Stream:
+        """Begin a subquery with instances of its own; rows, columns and event time stay.
+
+        What follows without state runs on all of its instances, each with a part of the rows. So an
+        expensive `apply` behind few files, or behind an aggregate with few keys, gets as many
+        instances as it needs: with ``instances`` at the start, or ``query.rescale("spread-0", 8)``.
+        With one instance nothing is shuffled.
+
+        >>> import penstock as ps
+        >>> s = ps.from_rows([{"a": 1, "ts": ps.at("2024-01-01")}], time="ts")
+        >>> s.spread().map(b="a * 2").schema["b"]
+        Int64
+        """
+        return self._then(nodes.Spread(inputs=(self._node,), schema=self._node.schema), [])
+
     def process(self, processor: Process | BatchProcess, *, by: Names) -> Stream:
         """Run an operator of your own: keyed, stateful, in stream order.
 

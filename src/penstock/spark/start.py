@@ -17,7 +17,13 @@ from penstock.control.elastic import Elastic
 from penstock.control.rules import parse_rules
 from penstock.driver.again import Waker
 from penstock.driver.driver import Driver
-from penstock.driver.sizing.sizes import chosen, is_new, keep_first, sizes_to_begin_with
+from penstock.driver.sizing.sizes import (
+    chosen,
+    heads_kept,
+    is_new,
+    keep_first,
+    sizes_to_begin_with,
+)
 from penstock.files.place import place_of, usable
 from penstock.plan.compiled import CompiledQuery
 from penstock.query.engine import StartOptions
@@ -68,10 +74,13 @@ def start(sinks: tuple[Sink, ...], spark: SparkSession, options: StartOptions) -
     elastic = options.elastic or (parse_rules(config.elastic) if config.elastic else None)
     query = compile_query(sinks, strategy=config.strategy, buckets=config.buckets)
     _check_sources(query)
-    sizes = None
+    sizes, heads = None, frozenset[int]()
+    keep_sizes = not isinstance(instances, int | Mapping)
     with usable(place_of(checkpoint)):
         new = is_new(checkpoint)
-    if not isinstance(instances, int | Mapping) and new:
+        if keep_sizes and not new:
+            heads = heads_kept(checkpoint, query)
+    if keep_sizes and new:
         slots = spark.sparkContext.defaultParallelism
         sizes = sizes_to_begin_with(sinks, config, elastic, slots, auto=instances == "auto")
     wanted = sizes.instances if sizes else instances
@@ -80,9 +89,9 @@ def start(sinks: tuple[Sink, ...], spark: SparkSession, options: StartOptions) -
         strategy=config.strategy,
         buckets=config.buckets,
         instances=wanted if isinstance(wanted, Mapping) else config.instances,
+        heads=sizes.heads if sizes else heads,
     )
     use_this_python(spark.sparkContext)
-    keep_sizes = not isinstance(instances, int | Mapping)
     with _STARTING:
         _check_not_running(checkpoint)
         run = _Run(query, spark, checkpoint, config, keep_sizes=keep_sizes, elastic=elastic)

@@ -31,7 +31,7 @@ _FORMS = {
     "session": "SESSION(time, gap)",
     "count_window": "COUNT_WINDOW(rows[, every])",
 }
-_PASSING = (nodes.Filter, nodes.Apply, nodes.Explode, Top, Dedup, Lookup, Enrich)
+_PASSING = (nodes.Filter, nodes.Spread, nodes.Apply, nodes.Explode, Top, Dedup, Lookup, Enrich)
 """Nodes whose rows keep the event time of their first input, and its columns."""
 
 
@@ -209,7 +209,7 @@ def names_event_time(
 
 def _moment(node: nodes.Node) -> pl.Expr | None:
     """Return the expression that is the event time of a stream, over the columns that it has."""
-    while isinstance(node, nodes.Filter | Dedup):
+    while isinstance(node, nodes.Filter | nodes.Spread | Dedup):
         node = node.inputs[0]
     return node.moment if isinstance(node, nodes.Source) else None
 

@@ -114,7 +114,7 @@ class _Search:
         node = self.query.nodes[number]
         lazy = {n: frame.lazy() for n, frame in self.done.items()}
         frames = [frame.collect() for frame in _input_frames(self.work, number, lazy)]
-        columns = columns_of(self.query, number, like=frames[0])
+        columns = columns_of(self.query, number, like=frames)
         rows = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
         self.done[number] = self._careful(
             lambda part: transform(node, [part], columns), rows, node.title
@@ -154,17 +154,17 @@ def _input_frames(work: Work, number: int, lazy: Mapping[int, pl.LazyFrame]) -> 
     return [pl.concat(frames).lazy()]
 
 
-def columns_of(query: CompiledQuery, number: int, like: pl.DataFrame | None = None) -> list[str]:
+def columns_of(query: CompiledQuery, number: int, like: Sequence[pl.DataFrame] = ()) -> list[str]:
     """Return the columns of an operator's output, hidden ones last.
 
     Args:
         query: The compiled query.
         number: The operator.
-        like: A frame whose hidden columns are all to be kept.
+        like: Frames whose hidden columns are all to be kept, where each of them has them.
     """
     hidden = list(ORDER) if number in query.ordered else [TIME]
-    if like is not None:
-        hidden = [name for name in ORDER if name in like.columns]
+    if like:
+        hidden = [name for name in ORDER if all(name in frame.columns for frame in like)]
     return [c for c in query.nodes[number].schema if c in query.required[number]] + hidden
 
 

@@ -7,7 +7,7 @@ gone afterwards. Law: it writes nothing to the query's sinks and nothing to its 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,6 +47,7 @@ def take_sample(
     strategy: str = "operator-set-cloud",
     buckets: int = 1024,
     rows: int = ROWS,
+    heads: Iterable[int] = (),
 ) -> Sample:
     """Run a query on the first rows of its sources and measure it.
 
@@ -55,11 +56,12 @@ def take_sample(
         strategy: How the query is split.
         buckets: How many buckets it has.
         rows: How many rows of each source to take.
+        heads: Stateless operators with which subqueries begin.
 
     Raises:
         SampleError: There are no rows yet, a source is a streaming DataFrame, or the query fails.
     """
-    query = compile_query(sinks, strategy=strategy, buckets=buckets)
+    query = compile_query(sinks, strategy=strategy, buckets=buckets, heads=heads)
     with tempfile.TemporaryDirectory(prefix="penstock-sample-") as scratch:
         batches = _batches(query, Path(scratch) / "input", rows)
         config = Config(buckets=buckets, strategy=strategy, fsync=False, maxRefusedRows=2**62)

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from penstock.base.config import PREFIX, Config
 from penstock.base.errors import CheckpointError, ConfigError
-from penstock.compiler import compile_query, explain
+from penstock.compiler import choose_heads, compile_query, explain, find_candidates
 from penstock.control.elastic import Elastic
 from penstock.control.sizing import SubqueryCost, share_instances, within
 from penstock.driver.sizing.sample import ROWS, take_sample
 from penstock.files.place import Place, place_of
 from penstock.files.sealed import seal, unseal
+from penstock.plan.compiled import CompiledQuery
 from penstock.query.nodes import Sink
 from penstock.sources.reader import SampleError
 from penstock.state.manifests import ManifestLog
@@ -35,12 +36,14 @@ class Sizes:
         instances: The number for each subquery.
         rows: How many rows of the sample were counted; 0 if there was none.
         costs: What the subqueries cost.
+        heads: The stateless operators with which subqueries begin, because they cost much.
         note: Why there was no sample, if so.
     """
 
     instances: dict[int, int] = field(default_factory=dict)
     rows: int = 0
     costs: tuple[SubqueryCost, ...] = ()
+    heads: tuple[int, ...] = ()
     note: str = ""
 
     def describe(self) -> str:
@@ -87,7 +90,8 @@ def first_sizes(
     """
     least, most = (elastic.min, elastic.max) if elastic else (1, total)
     try:
-        sample = take_sample(sinks, strategy=strategy, buckets=buckets, rows=rows)
+        heads = _sampled_heads(sinks, strategy, buckets, rows)
+        sample = take_sample(sinks, strategy=strategy, buckets=buckets, rows=rows, heads=heads)
     except SampleError as error:
         numbers = range(len(compile_query(sinks, strategy=strategy, buckets=buckets).subqueries))
         note = f"{error}; so each subquery begins with {least} instance{'s' * (least != 1)}"
@@ -98,7 +102,36 @@ def first_sizes(
         min(least, buckets),
         min(most, buckets),
     )
-    return Sizes(instances=sizes, rows=sample.rows, costs=sample.costs)
+    return Sizes(instances=sizes, rows=sample.rows, costs=sample.costs, heads=tuple(sorted(heads)))
+
+
+def _sampled_heads(
+    sinks: tuple[Sink, ...], strategy: str, buckets: int, rows: int
+) -> frozenset[int]:
+    """Return the operators that cost so much that subqueries shall begin with them.
+
+    What each operator costs is known from the operator-cloud, where every operator is a subquery;
+    that sample is taken only if there is a choice.
+    """
+    query = compile_query(sinks, strategy=strategy, buckets=buckets)
+    if strategy == "operator-cloud" or not find_candidates(query):
+        return frozenset()
+    apart = compile_query(sinks, strategy="operator-cloud", buckets=buckets)
+    sample = take_sample(sinks, strategy=apart.strategy, buckets=buckets, rows=rows)
+    heads = {cost.subquery: apart.subqueries[cost.subquery].head for cost in sample.costs}
+    seconds = {
+        head: cost.seconds for cost in sample.costs if (head := heads[cost.subquery]) is not None
+    }
+    return choose_heads(query, seconds)
+
+
+def heads_kept(checkpoint: str | Path, query: CompiledQuery) -> frozenset[int]:
+    """Return the operators with which subqueries began when a query was sized.
+
+    If the query has changed since, an operator that could not be chosen now is none of them.
+    """
+    sizes = read_first(place_of(checkpoint) / "penstock")
+    return frozenset(sizes.heads if sizes else ()) & frozenset(find_candidates(query))
 
 
 def chosen(
@@ -172,6 +205,8 @@ def explain_sized(
     chosen(instances, {})
     buckets = Config().buckets
     sizes = first_sizes(sinks, total=os.cpu_count() or 1, strategy=strategy, buckets=buckets)
-    query = compile_query(sinks, strategy=strategy, buckets=buckets, instances=sizes.instances)
+    query = compile_query(
+        sinks, strategy=strategy, buckets=buckets, instances=sizes.instances, heads=sizes.heads
+    )
     text = explain(query, mermaid=mermaid)
     return text if mermaid else f"{text}\n\n{sizes.describe()}"

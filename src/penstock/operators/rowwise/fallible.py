@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from penstock.query.enrich import Lookup
-from penstock.query.nodes import Explode, Filter, Map, Node, Sink, Union
+from penstock.query.nodes import Explode, Filter, Map, Node, Sink, Spread, Union
 from penstock.query.trees import to_tree
 
 _LOGIC = frozenset({
@@ -43,7 +43,7 @@ def may_fail(node: Node) -> bool:
     >>> [may_fail(s.map(b=e)._node) for e in ("n / 2", "coalesce(n, 0) > 2", "cast(a as bigint)")]
     [False, False, True]
     """
-    if isinstance(node, Union | Sink | Explode | Lookup):
+    if isinstance(node, Union | Sink | Explode | Lookup | Spread):
         return False
     if isinstance(node, Map):
         return not _all_safe(node, (expression for _, expression in node.columns))

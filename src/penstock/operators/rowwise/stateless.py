@@ -16,7 +16,7 @@ from penstock.operators.rowwise.lookup import look_up
 from penstock.query.enrich import Lookup
 from penstock.query.expressions import first_line
 from penstock.query.failing import told_by
-from penstock.query.nodes import Apply, Explode, Filter, Map, Node, Sink, Union
+from penstock.query.nodes import Apply, Explode, Filter, Map, Node, Sink, Spread, Union
 
 Step = Callable[[pl.DataFrame], pl.DataFrame]
 CAREFUL = pl.QueryOptFlags.none()
@@ -38,7 +38,7 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
     """Return what a stateless operator makes of its inputs.
 
     Args:
-        node: A map, filter, union, explode, lookup, apply or unordered sink.
+        node: A map, filter, union, explode, lookup, apply, spread or unordered sink.
         frames: One frame for each input that has rows here.
         columns: The columns that a union gives, in order; inputs may carry more.
     """
@@ -55,7 +55,7 @@ def transform(node: Node, frames: Sequence[pl.LazyFrame], columns: Sequence[str]
         return _explode(node, frame)
     if isinstance(node, Lookup):
         return look_up(node, frame)
-    assert isinstance(node, Sink)
+    assert isinstance(node, Sink | Spread)
     return frame
 
 

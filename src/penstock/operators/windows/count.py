@@ -33,7 +33,7 @@ from penstock.operators.windows.window_values import (
     by_key,
     key_changes,
 )
-from penstock.query.nodes import Aggregate, Apply, Filter, Map, Node, Source
+from penstock.query.nodes import Aggregate, Apply, Filter, Map, Node, Source, Spread
 from penstock.query.windows import CountWindow
 
 _NEW, _PLACE = "__new", "__place"
@@ -253,6 +253,6 @@ def may_tie(node: Node) -> bool:
     Rows of a source have places of their own. What is united may be the same row twice, and
     results have no place but their event time.
     """
-    while isinstance(node, Map | Filter | Apply):
+    while isinstance(node, Map | Filter | Apply | Spread):
         (node,) = node.inputs
     return not isinstance(node, Source)

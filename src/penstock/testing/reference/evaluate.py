@@ -153,7 +153,7 @@ class _Evaluation:
             found = [row.picked(node) for row in _written(node, arriving)]
             self.found.rows[arriving.number] = found
             return []
-        if isinstance(node, nodes.Union):
+        if isinstance(node, nodes.Union | nodes.Spread):
             return [row.having(row.picked(node)) for row in arriving.rows]
         done = [(row, self._attempt(row, _computed, node, row)) for row in arriving.rows]
         return [row.having(values) for row, made in done for values in made or ()]
