@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import polars as pl
 
 from penstock.base.columns import POSITION, SOURCE, TIME
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 
 UNTIL = "__until"
 SIDE = "__side"

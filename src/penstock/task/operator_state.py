@@ -15,7 +15,7 @@ import polars as pl
 from penstock.exchange.placement import Placement
 from penstock.files.place import place_of
 from penstock.operators.kernel import UNTIL, CatchesUp, Kernel, Unfolds
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
 from penstock.plan.tails import state_folder

@@ -25,7 +25,7 @@ from penstock.operators.kernel import (
     empty_results,
     placed,
 )
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.keys import CODE
 from penstock.operators.stores.runs import Run, add_run, take_below

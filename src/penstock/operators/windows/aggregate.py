@@ -19,7 +19,7 @@ from penstock.base.columns import ORDER, POSITION, SOURCE, TIME
 from penstock.base.hashing import key_columns
 from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
-from penstock.operators.rowwise.stateless import FAILURES, Refusal, refuse_failing
+from penstock.operators.rowwise.blame import FAILURES, Refusal, refuse_failing
 from penstock.operators.stores.chunks import PANE
 from penstock.operators.stores.keys import CODE, KeyTable
 from penstock.operators.stores.levels import WINDOW, Levels, Nodes, rows_in
@@ -255,7 +255,7 @@ class AggregateKernel:
             found = self.span.written(found, self.panes.window_start(pl.col(WINDOW)), self.by)
         try:
             return self._results(found), ()
-        except FAILURES:  # whatever an expression raises is the reason of a group
+        except FAILURES:  # the search below finds the groups to blame
             pass
         group = [*self.by, WINDOW]
 
@@ -263,7 +263,7 @@ class AggregateKernel:
             return self._results(found.join(part, on=group, how="semi", nulls_equal=True))
 
         groups = found.select(group).unique()
-        good, bad = refuse_failing(step, groups, self.node.title, groups.height)
+        good, bad = refuse_failing(step, groups, self.node.title, groups.height, self.node)
         shown = [*self.by, "window_start", "window_end"]
         refusals = [replace(r, row=r.row.with_columns(self._places()).select(shown)) for r in bad]
         return pl.concat([self._empty(), *good]), tuple(refusals)

@@ -19,7 +19,7 @@ import polars as pl
 
 from penstock.base.columns import ORDER, POSITION, SOURCE, TIME
 from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.numbered_rows import FROM, NEEDED, NUMBER, TO, NumberedRows
 from penstock.operators.stores.waiting import Waiting, take_final, waiting_of
