@@ -115,8 +115,8 @@ def test_a_defect_ends_the_query(
     monkeypatch.setattr(owner, name, raising(error))
     with pytest.raises(TaskError, match="defect of Penstock's") as caught:
         run(made, tmp_path, ["1", "2"])
-    assert operator in caught.value.where
-    assert type(error).__name__ in caught.value.reason
+    assert operator in caught.value.fields["where"]
+    assert type(error).__name__ in caught.value.fields["reason"]
     assert caught.value.__cause__ is error
 
 
@@ -129,7 +129,7 @@ def test_what_fails_without_rows_is_no_rows_fault(
     monkeypatch.setattr(owner, name, raising(error))
     with pytest.raises(TaskError, match="defect of Penstock's") as caught:
         run(made, tmp_path, ["1", "2"])
-    assert operator in caught.value.where
+    assert operator in caught.value.fields["where"]
 
 
 def test_a_defect_beside_a_users_method_ends_the_query(
@@ -138,8 +138,8 @@ def test_a_defect_beside_a_users_method_ends_the_query(
     monkeypatch.setattr(process, "fit_record", lambda *_: None)  # so it cannot be called
     with pytest.raises(TaskError, match=r"defect of Penstock's") as caught:
         run(lambda s: s.process(Counting(), by="k"), tmp_path, ["1", "2"])
-    assert "process" in caught.value.where
-    assert "penstock.operators.keyed.process:" in caught.value.reason
+    assert "process" in caught.value.fields["where"]
+    assert "penstock.operators.keyed.process:" in caught.value.fields["reason"]
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), MemoryError("full")], ids=repr)

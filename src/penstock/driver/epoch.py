@@ -94,6 +94,7 @@ def make_plan(
         maps=maps,
         sinks=sinks,
         fsync=config.fsync,
+        cache_bytes=config.cacheBytes,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
         refused_before=last.totals.get("refused", 0),
     )

@@ -33,6 +33,7 @@ class TaskLoad:
     buckets: Mapping[int, int] = field(default_factory=dict)
     hot_keys: tuple[HotKey, ...] = ()
     restored_bytes: int = 0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,13 +24,13 @@ from penstock.sources.splits import Split, again_splits, assign, scattered_split
 from penstock.spark.pins import Keeper, Pins
 from penstock.spark.sources import belongs, rows_of_batches, split_of_row
 from penstock.task.run import DRIVER, run_task
+from penstock.task.worker import this_worker
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
     from pyspark.sql import DataFrame, Row
 
 Addressed = tuple[int, bytes]
-_QUERIES: dict[str, CompiledQuery] = {}
 
 
 class SparkJobs:
@@ -132,10 +132,7 @@ class SparkJobs:
 
 def _loader(broadcast: Broadcast[bytes], digest: str) -> Callable[[], CompiledQuery]:
     def load() -> CompiledQuery:
-        if digest not in _QUERIES:
-            _QUERIES.clear()
-            _QUERIES[digest] = _unpacked(broadcast.value)
-        return _QUERIES[digest]
+        return this_worker().query(digest, lambda: _unpacked(broadcast.value))
 
     return load
 
@@ -201,7 +198,8 @@ def _scattered(
             assert isinstance(source, Source)
             columns = source.schema if source.late_whole else query.columns_read(number)
             rows = rows_of_batches(batches, dict(columns))
-            return run_task(query, plan, 0, task, [], scattered_splits(number, task, rows))
+            splits = scattered_splits(number, task, rows)
+            return run_task(query, plan, 0, task, [], splits, worker=this_worker())
 
         sent = _addressed(work, 0, following)
         addressed = [{"target": target, "data": data} for target, data in sent]
@@ -222,7 +220,11 @@ def _stage_task(
 ) -> Callable[[int, Iterable[bytes]], Iterator[Addressed]]:
     def run(task: int, inbox: Iterable[bytes]) -> Iterator[Addressed]:
         payloads = [Payload.unpack(data) for data in inbox]
-        return _addressed(lambda: run_task(code(), plan, stage, task, payloads), stage, following)
+
+        def work() -> list[Payload]:
+            return run_task(code(), plan, stage, task, payloads, worker=this_worker())
+
+        return _addressed(work, stage, following)
 
     return run
 

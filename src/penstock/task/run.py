@@ -41,6 +41,7 @@ from penstock.task.measure import BucketCounts, Stopwatch
 from penstock.task.operator_state import OperatorState
 from penstock.task.scan import Scanned, scan
 from penstock.task.shares import Share, lineages_at, shares_of
+from penstock.task.worker import Worker
 
 DRIVER = -1
 FILE_ROWS = 1 << 20
@@ -54,6 +55,8 @@ def run_task(
     task: int,
     inbox: Iterable[Payload],
     at_hand: Sequence[Split] = (),
+    *,
+    worker: Worker,
 ) -> list[Payload]:
     """Run one task of a stage; return what it sends on.
 
@@ -64,11 +67,13 @@ def run_task(
         task: The task's number in its stage.
         inbox: What was sent to it; what is not for this stage is passed on as it is.
         at_hand: Rows that this task has got from Spark itself.
+        worker: What this process keeps from one task to the next.
     """
+    worker.begin(query, plan)
     payloads = list(inbox)
     passing = [p for p in payloads if p.stage != stage]
     unit = query.unit_at(stage, task)
-    run = _UnitRun(query, plan, unit, task - unit.first_task)
+    run = _UnitRun(query, plan, unit, task - unit.first_task, worker)
     sent = run.run([p for p in payloads if p.stage == stage], at_hand)
     report = Payload(kind="report", stage=DRIVER, task=0, body=run.report(stage, task))
     return [*passing, *sent, report]
@@ -77,8 +82,11 @@ def run_task(
 class _UnitRun:
     """The run of one instance of a unit in one epoch."""
 
-    def __init__(self, query: CompiledQuery, plan: EpochPlan, unit: Unit, instance: int) -> None:
+    def __init__(
+        self, query: CompiledQuery, plan: EpochPlan, unit: Unit, instance: int, worker: Worker
+    ) -> None:
         self.query, self.plan, self.unit, self.instance = query, plan, unit, instance
+        self.worker = worker
         self.letters = DeadLetters.of(plan)
         self.arrived: dict[int, list[pl.DataFrame]] = {}
         self.outbox: list[Payload] = []
@@ -232,6 +240,7 @@ class _UnitRun:
             kernel=kernel_of(query, head, share.buckets, emit, share.span(query.buckets)),
             placement=placement_of(query.nodes[head], query.buckets, share.buckets, grid),
             mark=share.mark,
+            worker=self.worker,
         )
         rows = [share.rows(query, subquery.id, frame, edge.keys or ()) for edge, frame in came]
         results = state.advance(rows, share.until)
@@ -256,7 +265,9 @@ class _UnitRun:
         self.written |= state.histograms
         load = self.loads[subquery.id]
         self.loads[subquery.id] = replace(
-            load, restored_bytes=load.restored_bytes + state.restored_bytes
+            load,
+            restored_bytes=load.restored_bytes + state.restored_bytes,
+            held_bytes=load.held_bytes + state.held_bytes,
         )
 
     def _finish(self, subquery: Subquery, work: Work) -> None:

@@ -20,6 +20,7 @@ from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.sinks.staging import read_staged
 from penstock.sources.admission import event_times
 from penstock.sources.splits import Split
+from penstock.task.worker import Worker
 
 __all__ = ["Batch", "LocalRun", "frame_splits", "route", "run_stages"]
 
@@ -50,6 +51,7 @@ class LocalRun:
         *,
         clock: Callable[[], float] = time.time,
         hold: Hold = lambda epoch: {},
+        worker: Worker | None = None,
     ) -> None:
         """Open or begin a run on a checkpoint folder.
 
@@ -59,8 +61,10 @@ class LocalRun:
             config: How it runs.
             clock: Tells the time.
             hold: Tells which buckets of which operators stay behind in an epoch.
+            worker: What is kept from one epoch to the next; a new one unless given.
         """
         self.config = config or Config(fsync=False)
+        self.worker = worker or Worker()
         self._tables: dict[int, dict[int, pl.DataFrame]] = {}
         self._schemas = {number: dict(sink.schema) for number, sink in query.sinks}
         self.driver = Driver(
@@ -76,7 +80,7 @@ class LocalRun:
         """Run one epoch on the given frames."""
 
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
-            return run_stages(query, plan, frame_splits(query, batch))
+            return run_stages(query, plan, frame_splits(query, batch), self.worker)
 
         return self.driver.run_epoch(self.next_epoch, execute)
 
@@ -88,13 +92,15 @@ class LocalRun:
             for i, path in enumerate(found)
         ]
         return self.driver.run_epoch(
-            self.next_epoch, lambda query, plan: run_stages(query, plan, splits)
+            self.next_epoch, lambda query, plan: run_stages(query, plan, splits, self.worker)
         )
 
     def finish(self) -> EpochResult:
         """Close all windows, as at the end of bounded input."""
         return self.driver.run_epoch(
-            self.next_epoch, lambda query, plan: run_stages(query, plan, []), final=True
+            self.next_epoch,
+            lambda query, plan: run_stages(query, plan, [], self.worker),
+            final=True,
         )
 
     def table(self, sink: int | None = None) -> pl.DataFrame:

@@ -22,14 +22,14 @@ from penstock.driver.driver import Driver
 from penstock.driver.in_process import run_stages
 from penstock.exchange.payload import to_bytes
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import StagedFile, TaskReport
+from penstock.plan.epoch import EpochPlan, StagedFile, TaskReport
 from penstock.query.nodes import Files, Rows, Sink, Source
 from penstock.sources.admission import event_times
 from penstock.sources.files import local_path
 from penstock.sources.folder import Folder
 from penstock.sources.formats import data_files
 from penstock.sources.splits import Split
-from penstock.state import cache
+from penstock.task.worker import Worker
 
 ROWS = 200_000
 """So many rows of each source are looked at, unless told otherwise."""
@@ -87,13 +87,15 @@ def take_sample(
         config = Config(buckets=buckets, strategy=strategy, fsync=False, maxRefusedRows=2**62)
         driver = Driver(query, Path(scratch) / "checkpoint", config, publisher=_nowhere)
         try:
-            reports = [_epoch(driver, epoch, splits) for epoch, splits in enumerate(batches)]
+            worker = Worker()
+            reports = [
+                _epoch(driver, epoch, splits, worker) for epoch, splits in enumerate(batches)
+            ]
         except Exception as error:  # a user's function may raise anything
             reason = f"the query failed on it: {type(error).__name__}: {error}"
             raise SampleError(reason=reason) from error
         finally:
             driver.close()
-            cache.clear()  # nobody asks for this state again
     return _measured(query, [report for some in reports[1:] for report in some])
 
 
@@ -101,8 +103,13 @@ def _nowhere(sink: int, epoch: int, files: Sequence[StagedFile]) -> None:
     """Publish nothing."""
 
 
-def _epoch(driver: Driver, epoch: int, splits: Sequence[Split]) -> Sequence[TaskReport]:
-    return driver.run_epoch(epoch, lambda query, plan: run_stages(query, plan, splits)).reports
+def _epoch(
+    driver: Driver, epoch: int, splits: Sequence[Split], worker: Worker
+) -> Sequence[TaskReport]:
+    def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
+        return run_stages(query, plan, splits, worker)
+
+    return driver.run_epoch(epoch, execute).reports
 
 
 def _batches(query: CompiledQuery, folder: Path, rows: int) -> list[list[Split]]:
