@@ -17,7 +17,6 @@ import psutil
 
 from penstock.files.disk import RealDisk
 from penstock.files.place import LocalFiles
-from penstock.state import cache
 from penstock.testing.faults.disks import FaultyDisk, Point
 from penstock.testing.faults.machine import Life, Machine, Rows
 from penstock.testing.faults.oracle import (
@@ -59,7 +58,6 @@ class Stage:
         self.folder, self.kept = folder / "now", folder / "before"
         machine = self._machine({})
         with machine.in_use():
-            cache.clear()
             life = Life(machine, RealDisk())
             life.run_until(EPOCH - 1)
             self._plant_orphan(machine)
@@ -87,7 +85,6 @@ class Stage:
         shutil.copytree(self.kept, self.folder)
         machine = self._machine(self.tables)
         machine.named, machine.finished = self.named, EPOCH - 1
-        cache.clear()
         with machine.in_use():
             yield machine
 
@@ -102,7 +99,7 @@ class Stage:
 
     def finish(self, machine: Machine) -> Difference:
         """Restart, run to the end, and compare."""
-        cache.clear()
+        machine.forget()
         life = Life(machine, RealDisk())
         life.run_until(LAST)
         return self.check(machine, life)

@@ -12,7 +12,6 @@ from faults.real import Stage, stage
 from faults.report import CampaignResult, Log
 from faults.tally import Tally
 from penstock.files.disk import RealDisk
-from penstock.state import cache
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk
 from penstock.testing.faults.machine import Life, Machine
 from penstock.testing.faults.oracle import Difference
@@ -56,7 +55,7 @@ class _Campaign:
             disk.faults = {len(disk.trace) + at: Fault(at=len(disk.trace) + at)}
             life.step()
         except Crash:
-            cache.clear()
+            machine.forget()
             return
         raise AssertionError(f"there is no point {at}")
 
@@ -79,7 +78,7 @@ class _Campaign:
     def _finish(self, machine: Machine, disk: FaultyDisk, name: str, *, faults: int) -> None:
         odd = Difference()
         try:
-            cache.clear()
+            machine.forget()
             Life(machine, disk)
             odd = self.stage.finish(machine)
         except Exception as error:  # whatever it is, the trial has failed

@@ -22,7 +22,6 @@ from faults.workers import workers
 from penstock.base.errors import FencedError
 from penstock.files.disk import RealDisk
 from penstock.files.place import LocalFiles
-from penstock.state import cache
 from penstock.testing.faults.disks import FaultyDisk
 from penstock.testing.faults.machine import FOLDER, Life, Machine, Rows
 from penstock.testing.faults.oracle import (
@@ -104,7 +103,6 @@ def drive(seed: int, who: int, folder: str) -> Driven:
     choice = random.Random(f"race {seed} {who}")
     driven = Driven()
     machine = Machine(_scenario(seed), folder=folder, named=who << 28)
-    cache.clear()
     _SHARED["barrier"].wait(PATIENCE_SECONDS)
     deadline = time.monotonic() + PATIENCE_SECONDS
     with machine.in_use():
@@ -136,7 +134,6 @@ def _judge(seed: int, folder: str, driven: list[Driven]) -> Difference:
     """Let a third driver end the run, and compare."""
     machine = Machine(_scenario(seed), folder=folder, named=2 << 28)
     odd = Difference()
-    cache.clear()
     with machine.in_use():
         try:
             for one in driven:
@@ -177,7 +174,6 @@ def _compared(seed: int, machine: Machine, odd: Difference) -> Difference:
     with scratch() as folder:
         clean = Machine(_scenario(seed), folder=str(Path(folder) / FOLDER.strip("/")))
         with clean.in_use():
-            cache.clear()
             Life(clean, RealDisk()).run_until(LAST)
             expected = outcome_of(clean, LocalFiles())
             truth = check_truth(clean.scenario, clean, expected)

@@ -17,7 +17,6 @@ from penstock.files.disk import Entry
 from penstock.files.place import LocalFiles
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.state import cache
 from penstock.testing.faults.disks import Crash, FaultyDisk, SimulatedDisk
 from penstock.testing.faults.machine import SOUND, Life, Machine, execution, files_of_thread
 from penstock.testing.faults.oracle import (
@@ -108,7 +107,7 @@ class Zombie:
         batch = {} if plan.final else self.machine.scenario.batches[plan.epoch]
         try:
             with files_of_thread(files):
-                execution(batch)(query, plan)
+                execution(batch, self.machine.worker)(query, plan)
         except (PenstockError, OSError):
             pass  # what it needs may be gone; nobody listens to it
         finally:
@@ -148,7 +147,6 @@ class _Haunting:
 
     def run(self) -> Difference:
         odd = Difference()
-        cache.clear()
         with self.machine.in_use():
             try:
                 odd = self._play()

@@ -11,7 +11,6 @@ import pytest
 from penstock.base.errors import FencedError
 from penstock.files.disk import Entry
 from penstock.files.place import LocalFiles
-from penstock.state import cache
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk, Point, SimulatedDisk
 from penstock.testing.faults.machine import Life, Machine
 from penstock.testing.faults.oracle import missing_history
@@ -54,7 +53,6 @@ def test_who_finds_an_epoch_committed_makes_sure_that_it_lasts() -> None:
     scenario = scenario_of(3, kind="tumbling")
     disk, machine = SimulatedDisk(), Machine(scenario)
     with machine.in_use():
-        cache.clear()
         Life(machine, disk).run_until(1)
         die_before(disk, lambda d: Life(machine, d).run_until(2), "sync", "/manifests")
         # The rehearsal has told the machine of epochs that this disk has not seen.
@@ -87,7 +85,6 @@ def test_a_driver_that_was_overtaken_after_its_commit_is_fenced(call: str) -> No
     scenario = replace(scenario_of(3, kind="sliding"), rescales={}, retain_epochs=3)
     disk, machine = SimulatedDisk(), Machine(scenario)
     with machine.in_use():
-        cache.clear()
         Life(machine, disk).run_until(3)
         rehearsal = FaultyDisk(disk.copy())
         Life(machine, rehearsal).run_until(4)
@@ -123,10 +120,9 @@ def test_a_driver_that_opens_slowly_sweeps_nothing_that_others_still_need() -> N
     scenario = replace(scenario_of(3, kind="kept"), rescales={}, retain_epochs=1, retain_seconds=0)
     disk, machine = SimulatedDisk(), Machine(scenario)
     with machine.in_use():
-        cache.clear()
         fast = Life(machine, disk)
         fast.run_until(3)
         Life(machine, PausingDisk(disk, lambda: fast.run_until(6)))
-        cache.clear()
+        machine.forget()
         assert missing_history(machine, LocalFiles(disk)) == []
         Life(machine, disk).run_until(7)

@@ -30,6 +30,7 @@ from faults.kill_workload import (
 from faults.soak import Consumer, Generator
 from penstock.driver.epoch import make_manifest
 from penstock.plan.epoch import TaskReport
+from penstock.state.cache import StateCache
 from penstock.testing.faults.kills import Family, Step
 
 FILES = 8
@@ -170,9 +171,8 @@ def test_a_driver_that_forgets_is_noticed(
         return make_manifest(plan, before, reports, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("penstock.driver.driver.make_manifest", forgetful)
-    from penstock.state import cache
-
-    monkeypatch.setattr(cache, "get", lambda key: None)  # a crash would lose what it hides
+    # A crash would lose what a worker hides.
+    monkeypatch.setattr(StateCache, "get", lambda self, key: None)
     verdict = judge(run_here(calls, tmp_path), batch_outcome(calls), None, ordered=False)
     assert not verdict.right
     assert verdict.lost > 0

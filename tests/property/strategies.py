@@ -24,8 +24,7 @@ from penstock.operators.stores import keys as operators_keys
 from penstock.operators.windows import aggregate, combine, count
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import MoveProtocol
-from penstock.state import cache
-from penstock.task import operator_state, stager
+from penstock.task import operator_state, stager, worker
 from penstock.testing.streams import TestStream
 from tests.property.queries import (
     DEDUPS,
@@ -47,14 +46,14 @@ from tests.property.queries import (
 
 Row = dict[str, Any]
 INSTANCES = st.integers(1, 7)
-TIGHT: tuple[tuple[Any, str, int], ...] = (
+TIGHT: tuple[tuple[Any, str, Any], ...] = (
     (combine, "_LONG_RUN", 2),
     (operators_keys, "_FEW", 1),
     (operators_keys, "_TIMES", 10**9),
     (runs, "FANOUT", 2),
     (aggregate, "_LARGE", 0),
     (aggregate, "_SLOTS", 8),
-    (cache, "_LIMIT", 2),
+    (worker, "memory_bytes", lambda: 32_000),
     (pairs, "BLOCK", 5),
     (bands, "TIME_BITS", 22),
     (blocks, "ROWS", 3),

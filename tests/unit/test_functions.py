@@ -98,6 +98,22 @@ def test_quantile_sketches_are_within_one_percent(values: list[int], q: float) -
     assert found == pytest.approx(fold(call, [((0, 0, 0), v) for v in values]), rel=0.0101)
 
 
+def test_a_quantile_sketch_does_not_grow_with_merges() -> None:
+    call = Call(function="approx_quantile", argument=pl.col("v"), parameter=0.9, dtype=INT)
+    parts = parts_of(0, call)
+    given = [[(7 * i) % 100 - 20, i % 13] for i in range(1000)]
+    grown = frame_of(given[0], INT).select(parts.partial).select(pl.all().implode())
+    for values in given[1:]:
+        fresh = frame_of(values, INT).select(parts.partial).select(pl.all().implode())
+        both = pl.concat([grown, fresh]).with_columns(pl.lit(0).alias("k"))
+        grown = both.group_by("k").agg(parts.merge).drop("k")
+    everything = [value for values in given for value in values]
+    distinct = frame_of(everything, INT).select(parts.partial).height
+    assert grown["__p0"].list.len().item() == distinct <= len(set(everything))
+    assert grown["__p0"].list.eval(pl.element().struct.field("n")).list.sum().item() == 2000
+    assert grown.select(parts.finish).item() == merged(call, [[frame_of(everything, INT)]])
+
+
 @given(values=st.lists(st.integers(0, 500), max_size=300))
 def test_distinct_sketches_merge_to_the_sketch_of_all(values: list[int]) -> None:
     call = Call(function="approx_distinct", argument=pl.col("v"), dtype=INT)

@@ -20,9 +20,9 @@ from penstock.compiler import compile_query
 from penstock.driver.statistics import Gatherer
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad
-from penstock.state import cache
 from penstock.task import inbox, measure, stager
 from penstock.task.measure import BucketCounts, count_buckets
+from penstock.task.worker import Worker
 from penstock.testing.runner import LocalRun
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "x": pl.Int64, "ts": pl.Datetime("us")}
@@ -97,7 +97,7 @@ def test_a_restored_state_is_told_apart(tmp_path: Path) -> None:
     load = of_aggregate(statistics(run, rows([f"k{i}" for i in range(100)], 0)))
     assert [i.restored_bytes for i in load.instances] == [0]
     run.driver.rescale(load.subquery, 2)
-    cache.clear()  # as in other worker processes; here the state would be cut in memory
+    run.worker = Worker()  # as in other processes; in this one the state would be cut in memory
     load = of_aggregate(statistics(run, rows(["a"], 1)))
     assert len(load.instances) == 2
     assert sum(i.restored_bytes for i in load.instances) > 0

@@ -25,6 +25,7 @@ from penstock.task.instance import Instance
 from penstock.task.outbox import Outbox
 from penstock.task.phases import Phases
 from penstock.task.stager import Stager
+from penstock.task.worker import Worker
 from penstock.testing.runner import LocalRun
 
 SCHEMA: dict[str, Any] = {"k": pl.String, "x": pl.Int64, "ts": pl.Datetime("us")}
@@ -53,7 +54,7 @@ def planned(query: CompiledQuery, folder: Path) -> EpochPlan:
 def outbox_of(query: CompiledQuery, folder: Path) -> tuple[Outbox, Inbox, Headers]:
     plan, inbox = planned(query, folder), Inbox([])
     headers = Headers(query, plan, [])
-    here = Instance(query=query, plan=plan, unit=query.unit_at(0, 0), number=0)
+    here = Instance(query=query, plan=plan, unit=query.unit_at(0, 0), number=0, worker=Worker())
     return Outbox(here, inbox, headers, Phases()), inbox, headers
 
 

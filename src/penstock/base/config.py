@@ -38,6 +38,9 @@ class Config:
             is elastic, and then for what a standalone cluster has.
         sparkFolder: Where Spark keeps its part of the checkpoint; in the checkpoint unless given.
         recentProgress: How many epochs ``recentProgress`` remembers.
+        cacheBytes: How many bytes of state a worker process keeps in memory from one epoch to the
+            next; 0 for a quarter of the machine's memory, shared out among the workers that can be
+            busy at the same time.
     """
 
     buckets: int = 1024
@@ -52,6 +55,7 @@ class Config:
     maxExecutors: int = 0
     sparkFolder: str = ""
     recentProgress: int = 100
+    cacheBytes: int = 0
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:
@@ -67,6 +71,7 @@ class Config:
             ("retainSeconds", 0),
             ("recentProgress", 1),
             ("maxExecutors", 0),
+            ("cacheBytes", 0),
         ):
             if getattr(self, name) < low:
                 raise ConfigError(

@@ -99,6 +99,7 @@ def make_plan(
         routes=choose_routes(query, maps, tails, weights),
         sinks=sinks,
         fsync=config.fsync,
+        cache_bytes=config.cacheBytes,
         refused_limit=max(0, config.maxRefusedRows - last.totals.get("refused", 0)),
         refused_before=last.totals.get("refused", 0),
     )

@@ -14,10 +14,21 @@ from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.splits import Split
 from penstock.sources.splits import again_splits, assign
 from penstock.task.run import DRIVER, run_task
+from penstock.task.worker import Worker
 
 
-def run_stages(query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split]) -> list[TaskReport]:
-    """Carry out the plan of one epoch in this process."""
+def run_stages(
+    query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split], worker: Worker | None = None
+) -> list[TaskReport]:
+    """Carry out the plan of one epoch in this process.
+
+    Args:
+        query: The compiled query.
+        plan: The plan.
+        splits: The input.
+        worker: What is kept from one epoch to the next; nothing unless given.
+    """
+    worker = worker or Worker()
     sizes = query.stage_sizes
     everything = [*splits, *again_splits(plan.again)]
     inbox = [p.pack() for p in assign(query, everything, query.subqueries[0].instances)]
@@ -29,7 +40,7 @@ def run_stages(query: CompiledQuery, plan: EpochPlan, splits: Iterable[Split]) -
         inbox = [
             p.pack()
             for task in range(tasks)
-            for p in run_task(query, plan, stage, task, waiting[task])
+            for p in run_task(query, plan, stage, task, waiting[task], worker=worker)
         ]
     reports = [Payload.unpack(data) for data in inbox]
     assert all(p.stage == DRIVER for p in reports), "a payload missed its stage"

@@ -10,14 +10,15 @@ event time, operator and columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import polars as pl
 
 from penstock.base.columns import POSITION, SOURCE, TIME
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
+from penstock.operators.stores.pieces import Piece, total_bytes
 
 UNTIL = "__until"
 SIDE = "__side"
@@ -46,6 +47,10 @@ class Advanced:
 
 class Kernel(Protocol):
     """A stateful operator over frames."""
+
+    def pieces(self, state: Any) -> Iterable[Piece]:
+        """Return what a state is made of, so that it can be weighed (`state_bytes`)."""
+        ...
 
     def prepare(self, rows: pl.LazyFrame, port: int) -> pl.LazyFrame:
         """Return what is sent of rows that go to one of the operator's inputs, row by row."""
@@ -100,6 +105,11 @@ class Unfolds(Protocol):
     def unfold(self, state: Any) -> list[pl.DataFrame]:
         """Return deltas from which `Kernel.restore` makes the state again."""
         ...
+
+
+def state_bytes(kernel: Kernel, state: Any) -> int:
+    """Return how many bytes a state of a kernel takes in memory."""
+    return total_bytes(kernel.pieces(state))
 
 
 def placed(results: pl.LazyFrame, operator: int, ordered: bool) -> pl.LazyFrame:

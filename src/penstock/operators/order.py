@@ -6,12 +6,14 @@ right), within an epoch and across epochs; rows that wait cost nothing in the ep
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import polars as pl
 
 from penstock.base.columns import ORDER, TIME
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import run_pieces
 from penstock.operators.stores.waiting import Waiting, take_final
 from penstock.query.nodes import Sink
 
@@ -25,6 +27,10 @@ class OrderKernel:
         self.columns = [*node.schema, *ORDER]
         told_apart = [c for c, dtype in node.schema.items() if not isinstance(dtype, pl.Array)]
         self.sort = [*ORDER, *told_apart]
+
+    def pieces(self, state: Waiting) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return run_pieces(state)
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns of the sink, and the order."""

@@ -117,7 +117,8 @@ class EpochPlan:
     operator, the highest that its input has had. Buckets that are ``held``, by operator, stay at
     their marks. ``routes`` are by edge.
     ``refused_before`` rows were refused in earlier epochs; ``refused_limit`` more may be.
-    ``again`` are files that are tried once more.
+    ``again`` are files that are tried once more. ``cache_bytes`` is how much state a worker may
+    keep in memory; 0 leaves it to the worker.
     """
 
     epoch: int
@@ -141,6 +142,7 @@ class EpochPlan:
     again: tuple[Again, ...] = ()
     final: bool = False
     fsync: bool = True
+    cache_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ class TaskLoad:
     hot_keys: tuple[HotKey, ...] = ()
     restored_bytes: int = 0
     restored_seconds: float = 0.0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import polars as pl
 
 from penstock.base.columns import POSITION, SOURCE, TIME
 from penstock.base.times import NOT_STARTED
-from penstock.operators.rowwise.stateless import refuse_failing
+from penstock.operators.rowwise.blame import refuse_failing
 from penstock.query.nodes import Source
 
 _ROW = "__row"
@@ -77,12 +77,14 @@ def event_times(source: Source, frame: pl.DataFrame, limit: int | None = None) -
     time = moment.cast(pl.Datetime("us")).to_physical().alias(TIME)
     try:
         return EventTimes(values=frame.select(time).to_series())
-    except Exception:  # whatever an expression raises is the reason of a row
+    except Exception:  # the search below finds the rows to blame
         if source.moment is None:
             raise
     numbered = frame.with_row_index(_ROW)
     most = frame.height if limit is None else limit
-    good, bad = refuse_failing(lambda f: f.select(_ROW, time), numbered, source.time, most)
+    good, bad = refuse_failing(
+        lambda f: f.select(_ROW, time), numbered, source.time, most, source.moment
+    )
     known = pl.concat([pl.DataFrame(schema={_ROW: pl.UInt32, TIME: pl.Int64}), *good])
     found = numbered.select(_ROW).join(known, on=_ROW, how="left", maintain_order="left")
     return EventTimes(

@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.operators.rowwise.stateless import refuse_failing
+from penstock.operators.rowwise.blame import foreign, refuse_failing
 from penstock.query.expressions import first_line
 from penstock.query.nodes import CsvFormat
 from penstock.sources.exact import fit
@@ -323,7 +323,9 @@ def _salvage(
     )
 
     def step(part: pl.DataFrame) -> pl.DataFrame:
-        rows = _parse_lines(form, [*text.header, *part["line"].to_list()], schema, csv)
+        lines = [*text.header, *part["line"].to_list()]
+        with foreign():  # what a parser says of a line, or of a header, is the file's fault
+            rows = _parse_lines(form, lines, schema, csv)
         return rows.with_columns(part[LINE])
 
     good, bad = refuse_failing(step, body, path, limit)

@@ -25,13 +25,13 @@ from penstock.spark.batches import rows_of_batches
 from penstock.spark.pins import Keeper, Pins
 from penstock.spark.sources import columns_sent, owned, split_of_row
 from penstock.task.run import DRIVER, run_task
+from penstock.task.worker import this_worker
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
     from pyspark.sql import DataFrame, Row
 
 Addressed = tuple[int, bytes]
-_QUERIES: dict[str, CompiledQuery] = {}
 
 
 class SparkJobs:
@@ -133,10 +133,7 @@ class SparkJobs:
 
 def _loader(broadcast: Broadcast[bytes], digest: str) -> Callable[[], CompiledQuery]:
     def load() -> CompiledQuery:
-        if digest not in _QUERIES:
-            _QUERIES.clear()
-            _QUERIES[digest] = _unpacked(broadcast.value)
-        return _QUERIES[digest]
+        return this_worker().query(digest, lambda: _unpacked(broadcast.value))
 
     return load
 
@@ -198,8 +195,10 @@ def _scattered(
         def work() -> list[Payload]:
             query = code()
             ((number, _),) = query.sources
-            rows = rows_of_batches(batches, columns_sent(query, number))
-            return run_task(query, plan, 0, task, [], scattered_splits(number, task, rows))
+            splits = scattered_splits(
+                number, task, rows_of_batches(batches, columns_sent(query, number))
+            )
+            return run_task(query, plan, 0, task, [], splits, worker=this_worker())
 
         sent = _addressed(work, 0, following)
         addressed = [{"target": target, "data": data} for target, data in sent]
@@ -220,7 +219,11 @@ def _stage_task(
 ) -> Callable[[int, Iterable[bytes]], Iterator[Addressed]]:
     def run(task: int, inbox: Iterable[bytes]) -> Iterator[Addressed]:
         payloads = [Payload.unpack(data) for data in inbox]
-        return _addressed(lambda: run_task(code(), plan, stage, task, payloads), stage, following)
+
+        def work() -> list[Payload]:
+            return run_task(code(), plan, stage, task, payloads, worker=this_worker())
+
+        return _addressed(work, stage, following)
 
     return run
 

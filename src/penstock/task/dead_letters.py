@@ -13,7 +13,7 @@ import polars as pl
 
 from penstock.base.columns import ORDER, POSITION, SOURCE
 from penstock.base.errors import RefusedLimitError
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.plan.epoch import EpochPlan
 from penstock.sources.files import Rejected
 from penstock.sources.lines import Record

@@ -1,7 +1,8 @@
 """Run the stateless operators of a subquery and prepare what leaves it.
 
 First all at once, lazily, so that Polars sees the whole chain. If anything in it fails, again one
-operator at a time, to find the rows to blame. Law: both ways give the same rows.
+operator at a time, to find the rows to blame, or the defect
+(`penstock.operators.rowwise.blame`). Law: both ways give the same rows.
 """
 
 from __future__ import annotations
@@ -14,16 +15,11 @@ import polars as pl
 from penstock.base.columns import ORDER, TIME
 from penstock.operators.kernel import HIDDEN, Kernel
 from penstock.operators.kernels import kernel_of
+from penstock.operators.rowwise.blame import FAILURES, Refusal, refuse_failing
 from penstock.operators.rowwise.fallible import may_fail
-from penstock.operators.rowwise.stateless import (
-    CAREFUL,
-    FAILURES,
-    Refusal,
-    refuse_failing,
-    transform,
-)
+from penstock.operators.rowwise.stateless import CAREFUL, transform
 from penstock.plan.compiled import CompiledQuery, Edge, Subquery
-from penstock.query.nodes import Sink, Union
+from penstock.query.nodes import Node, Sink, Union
 
 Frames = Mapping[int, pl.DataFrame]
 
@@ -61,7 +57,7 @@ def evaluate(work: Work) -> Outcome:
     """Run the stateless operators of a subquery."""
     try:
         return _all_at_once(work)
-    except FAILURES:  # a row, a user's function or a type; the second way finds out and says so
+    except FAILURES:  # a row, a user's function or a defect; the second way finds out which
         return _one_by_one(work)
 
 
@@ -116,9 +112,7 @@ class _Search:
         frames = [frame.collect() for frame in _input_frames(self.work, number, lazy)]
         columns = columns_of(self.query, number, like=frames)
         rows = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
-        self.done[number] = self._careful(
-            lambda part: transform(node, [part], columns), rows, node.title
-        )
+        self.done[number] = self._careful(lambda part: transform(node, [part], columns), rows, node)
 
     def leave(self, edge: Edge) -> pl.DataFrame:
         head = self.query.subqueries[edge.to_subquery].head
@@ -126,18 +120,18 @@ class _Search:
         rows = self._careful(
             lambda part: _leaving(self.work, edge, part),
             self.done[edge.producer],
-            self.query.nodes[head].title,
+            self.query.nodes[head],
         )
         return _combined(self.work, edge, rows)
 
     def _careful(
-        self, plan: Callable[[pl.LazyFrame], pl.LazyFrame], rows: pl.DataFrame, title: str
+        self, plan: Callable[[pl.LazyFrame], pl.LazyFrame], rows: pl.DataFrame, node: Node
     ) -> pl.DataFrame:
         def step(part: pl.DataFrame) -> pl.DataFrame:
             return plan(part.lazy()).collect(optimizations=CAREFUL)
 
         limit = self.work.limit - len(self.refusals)
-        good, bad = refuse_failing(step, rows, title, limit)
+        good, bad = refuse_failing(step, rows, node.title, limit, node)
         self.refusals += bad
         return pl.concat(good or [step(rows.clear())])
 

@@ -67,6 +67,7 @@ class HeadRunner:
             kernel=kernel_of(query, head, share.buckets, emit, share.span(query.buckets)),
             placement=placement_of(query.nodes[head], query.buckets, share.buckets),
             mark=share.mark,
+            worker=self._here.worker,
         )
         rows = [share.rows(plan.routes[edge.id], frame) for edge, frame in came]
         results = state.advance(rows, share.until)

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 
 from penstock.plan.compiled import CompiledQuery, Edge, Unit
 from penstock.plan.epoch import EpochPlan
+from penstock.task.worker import Worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One instance of a unit in one epoch; ``number`` counts the unit's instances."""
+    """One instance of a unit in one epoch; ``number`` counts the unit's instances.
+
+    ``worker`` is what its process keeps from one task to the next.
+    """
 
     query: CompiledQuery
     plan: EpochPlan
     unit: Unit
     number: int
+    worker: Worker
 
     @property
     def edges(self) -> tuple[Edge, ...]:

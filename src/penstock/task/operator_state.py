@@ -16,13 +16,15 @@ import polars as pl
 from penstock.exchange.placement import Placement
 from penstock.files.place import place_of
 from penstock.operators.kernel import UNTIL, CatchesUp, Kernel, Unfolds
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import EpochPlan, SegmentRef
 from penstock.plan.tails import state_folder
-from penstock.state import cache, compaction
+from penstock.state import compaction
+from penstock.state.cache import Key, cache_key
 from penstock.state.segments import read_segment, write_segment
 from penstock.task.measure import count_buckets
+from penstock.task.worker import Worker
 
 Ranges = tuple[tuple[int, int], ...]
 _MANY = 64
@@ -40,6 +42,7 @@ class OperatorState:
         kernel: Kernel,
         placement: Placement,
         mark: int,
+        worker: Worker,
     ) -> None:
         """Find the segments that hold the rows that this instance reads.
 
@@ -49,8 +52,10 @@ class OperatorState:
             kernel: What the operator does.
             placement: Which rows of its state are this share's.
             mark: The mark at which they stand.
+            worker: What this process keeps from one task to the next.
         """
         self.plan, self.operator, self.kernel = plan, operator, kernel
+        self.worker = worker
         self.placement = placement
         self.reads, self.writes = placement.reads, placement.writes
         folder = state_folder(operator)
@@ -64,6 +69,7 @@ class OperatorState:
         self.hit = True
         self.restored_bytes = 0
         self.restored_seconds = 0.0
+        self.held_bytes = 0
         self.histograms: dict[str, dict[int, int]] = {}
         self.refusals: tuple[Refusal, ...] = ()
 
@@ -82,10 +88,11 @@ class OperatorState:
         self.refusals = done.refusals
         self._expire()
         self._compact()
-        cache.put(
+        self.held_bytes = self.worker.cache.put(
             self._key(self.plan.writer, self.plan.epoch, self.watermark),
             done.state,
             self.refs,
+            pieces=self.kernel.pieces(done.state),
             writer=self.plan.writer,
             epoch=self.plan.epoch,
         )
@@ -93,8 +100,7 @@ class OperatorState:
 
     def _load(self) -> Any:
         key = self._key(self.plan.last_writer, self.plan.epoch - 1, self.before)
-        read = cache.frames_of(self.plan.writer, self.plan.epoch)
-        state = cache.get(key)
+        state = self.worker.cache.get(key)
         if state is None:
             state = self._reshaped(key)
         if state is None:
@@ -102,27 +108,30 @@ class OperatorState:
         if state is None:
             self.hit = not self.refs
             since = time.perf_counter()
+            read = self.worker.frames
             deltas = [read_segment(self.folder, ref, self.reads, read) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
             self._restored(self.refs, since)
         return state
 
-    def _reshaped(self, key: cache.Key) -> Any | None:
+    def _reshaped(self, key: Key) -> Any | None:
         """Return the state cut from one of more buckets, or joined from several, if any."""
         if self.placement.shared or not isinstance(self.kernel, Unfolds):
             return None
-        deltas = [delta for state in cache.around(key) for delta in self.kernel.unfold(state)]
+        deltas = [
+            delta for state in self.worker.cache.around(key) for delta in self.kernel.unfold(state)
+        ]
         if not deltas:
             return None
         mine = list(self.reads)
         cut = [delta.filter(self.placement.bucket(delta).is_in(mine)) for delta in deltas]
         return self.kernel.restore(cut, self.before)
 
-    def _caught_up(self, key: cache.Key) -> Any | None:
+    def _caught_up(self, key: Key) -> Any | None:
         """Return the state from an older one of this process and what was added since, if any."""
         if self.placement.shared or not isinstance(self.kernel, CatchesUp):
             return None
-        found = cache.behind(key, self.refs, self.plan.writer)
+        found = self.worker.cache.behind(key, self.refs, self.plan.writer)
         if found is None:
             return None
         state, lacking = found
@@ -137,7 +146,7 @@ class OperatorState:
         self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in refs)
         self.restored_seconds = time.perf_counter() - since if refs else 0.0
 
-    def _key(self, writer: str, epoch: int, watermark: int) -> cache.Key:
+    def _key(self, writer: str, epoch: int, watermark: int) -> Key:
         """Return the name of the state after an epoch.
 
         What others write has names that are not known here. But a run that commits an epoch has run
@@ -147,7 +156,7 @@ class OperatorState:
         by_run = f"{writer} {epoch} {cells}" if self.placement.shared else ""
         refs = () if by_run else self.refs
         where = f"{self.plan.checkpoint} {by_run}"
-        return cache.cache_key(where, self.operator, self.reads, watermark, refs)
+        return cache_key(where, self.operator, self.reads, watermark, refs)
 
     def _keep(self, delta: pl.DataFrame) -> None:
         if delta.height:

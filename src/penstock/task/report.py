@@ -103,6 +103,7 @@ class Gathered:
             load,
             restored_bytes=load.restored_bytes + state.restored_bytes,
             restored_seconds=load.restored_seconds + state.restored_seconds,
+            held_bytes=load.held_bytes + state.held_bytes,
         )
 
     def report(

@@ -28,6 +28,7 @@ from penstock.task.phases import Phases
 from penstock.task.report import Gathered
 from penstock.task.scan import scan
 from penstock.task.stager import Stager
+from penstock.task.worker import Worker
 
 DRIVER = -1
 
@@ -39,6 +40,8 @@ def run_task(
     task: int,
     inbox: Iterable[Payload],
     at_hand: Sequence[Split] = (),
+    *,
+    worker: Worker,
 ) -> list[Payload]:
     """Run one task of a stage; return what it sends on.
 
@@ -49,12 +52,15 @@ def run_task(
         task: The task's number in its stage.
         inbox: What was sent to it; what is not for this stage is passed on as it is.
         at_hand: Rows that this task has got from Spark itself.
+        worker: What this process keeps from one task to the next.
     """
+    worker.begin(query, plan)
     payloads = list(inbox)
     passing = [p for p in payloads if p.stage != stage]
     mine = [p for p in payloads if p.stage == stage]
     unit = query.unit_at(stage, task)
-    here = Instance(query=query, plan=plan, unit=unit, number=task - unit.first_task)
+    number = task - unit.first_task
+    here = Instance(query=query, plan=plan, unit=unit, number=number, worker=worker)
     epoch = _InstanceEpoch(here, mine)
     sent = epoch.run(splits_in(mine, at_hand))
     report = Payload(kind="report", stage=DRIVER, task=0, body=epoch.report(stage, task))

@@ -21,6 +21,7 @@ from penstock.sinks.memory import Memory, Table
 from penstock.sinks.registry import find_kind
 from penstock.sinks.sink import LastingKind, SinkKind
 from penstock.sources.reader import split_of_rows
+from penstock.task.worker import Worker
 
 __all__ = ["Batch", "LocalRun", "frame_splits", "route", "run_stages"]
 
@@ -51,6 +52,7 @@ class LocalRun:
         *,
         clock: Callable[[], float] = time.time,
         hold: Hold = lambda epoch: {},
+        worker: Worker | None = None,
     ) -> None:
         """Open or begin a run on a checkpoint folder.
 
@@ -60,8 +62,10 @@ class LocalRun:
             config: How it runs.
             clock: Tells the time.
             hold: Tells which buckets of which operators stay behind in an epoch.
+            worker: What is kept from one epoch to the next; a new one unless given.
         """
         self.config = config or Config(fsync=False)
+        self.worker = worker or Worker()
         self.driver = Driver(
             query, checkpoint, self.config, kinds=_kept_here, clock=clock, hold=hold
         )
@@ -75,7 +79,7 @@ class LocalRun:
         """Run one epoch on the given frames."""
 
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
-            return run_stages(query, plan, frame_splits(query, batch))
+            return run_stages(query, plan, frame_splits(query, batch), self.worker)
 
         return self.driver.run_epoch(self.next_epoch, execute)
 
@@ -92,13 +96,15 @@ class LocalRun:
     def splits(self, splits: Sequence[Split]) -> EpochResult:
         """Run one epoch on the given splits."""
         return self.driver.run_epoch(
-            self.next_epoch, lambda query, plan: run_stages(query, plan, splits)
+            self.next_epoch, lambda query, plan: run_stages(query, plan, splits, self.worker)
         )
 
     def finish(self) -> EpochResult:
         """Close all windows, as at the end of bounded input."""
         return self.driver.run_epoch(
-            self.next_epoch, lambda query, plan: run_stages(query, plan, []), final=True
+            self.next_epoch,
+            lambda query, plan: run_stages(query, plan, [], self.worker),
+            final=True,
         )
 
     def table(self, sink: int | None = None) -> pl.DataFrame:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +27,7 @@ from penstock.query.nodes import Sink
 from penstock.query.stream import Sinks
 from penstock.sinks.registry import find_kind
 from penstock.sinks.sink import LastingKind
-from penstock.state import cache
+from penstock.task.worker import Worker
 from penstock.testing.compare import difference
 from penstock.testing.crashes import CrashingRun
 from penstock.testing.reference import Reference, evaluate
@@ -91,11 +90,11 @@ class TestStream:
         self._folder = Path(self._temporary or str(folder))
         self._config = Config(fsync=False)
         self._held: dict[str, BucketSet] = {}
+        self._workers = [Worker() for _ in range(workers)]
         self._run = self._begin(self._query)
         self._before: dict[int, list[pl.DataFrame]] = {}
         self._added: dict[int, list[Mapping[str, Any]]] = {n: [] for n, _ in self._query.sources}
         self._finished = False
-        self._caches: list[cache.Entries] = [OrderedDict() for _ in range(workers)]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -292,17 +291,15 @@ class TestStream:
 
     def _take_turns(self) -> None:
         """Let the next worker work."""
-        if len(self._caches) > 1:
-            cache.use(self._caches[self._run.next_epoch % len(self._caches)])
+        self._run.worker = self._workers[self._run.next_epoch % len(self._workers)]
 
     def _forget(self) -> None:
-        cache.clear()
-        for entries in self._caches:
-            entries.clear()
+        self._workers = [Worker() for _ in self._workers]
 
     def close(self) -> None:
         """Remove the temporary folder and what the workers cached."""
         self._forget()
+        self._take_turns()
         if self._temporary:
             shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -359,6 +356,7 @@ class TestStream:
             )
         self._query = query
         self._run = self._begin(query)
+        self._take_turns()
 
     def _begin(self, query: CompiledQuery) -> CrashingRun:
         return CrashingRun(query, self._folder, self._config, hold=lambda epoch: self._held)

@@ -17,13 +17,13 @@ from penstock.control.sizing import SubqueryCost
 from penstock.driver.driver import Driver
 from penstock.driver.in_process import run_stages
 from penstock.plan.compiled import CompiledQuery
-from penstock.plan.epoch import TaskReport
+from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.splits import Split
 from penstock.query.nodes import Sink
 from penstock.sinks.sink import Committed, Opening, OpenSink, SinkKind
 from penstock.sources.reader import SampleError
 from penstock.sources.registry import reader_of
-from penstock.state import cache
+from penstock.task.worker import Worker
 
 ROWS = 200_000
 """So many rows of each source are looked at, unless told otherwise."""
@@ -67,13 +67,15 @@ def take_sample(
         config = Config(buckets=buckets, strategy=strategy, fsync=False, maxRefusedRows=2**62)
         driver = Driver(query, Path(scratch) / "checkpoint", config, kinds=lambda key: _Nowhere())
         try:
-            reports = [_epoch(driver, epoch, splits) for epoch, splits in enumerate(batches)]
+            worker = Worker()
+            reports = [
+                _epoch(driver, epoch, splits, worker) for epoch, splits in enumerate(batches)
+            ]
         except Exception as error:  # a user's function may raise anything
             reason = f"the query failed on it: {type(error).__name__}: {error}"
             raise SampleError(reason=reason) from error
         finally:
             driver.close()
-            cache.clear()  # nobody asks for this state again
     return _measured(query, [report for some in reports[1:] for report in some])
 
 
@@ -90,8 +92,13 @@ class _Unpublished(OpenSink):
         """Leave the rows where they are."""
 
 
-def _epoch(driver: Driver, epoch: int, splits: Sequence[Split]) -> Sequence[TaskReport]:
-    return driver.run_epoch(epoch, lambda query, plan: run_stages(query, plan, splits)).reports
+def _epoch(
+    driver: Driver, epoch: int, splits: Sequence[Split], worker: Worker
+) -> Sequence[TaskReport]:
+    def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
+        return run_stages(query, plan, splits, worker)
+
+    return driver.run_epoch(epoch, execute).reports
 
 
 def _batches(query: CompiledQuery, folder: Path, rows: int) -> list[list[Split]]:

@@ -15,7 +15,13 @@ import polars as pl
 from penstock.base.columns import TIME
 from penstock.operators.keyed.process import refusal
 from penstock.operators.keyed.process_state import KNOWN, OWN, TIMERS, Made, ProcessKernel, Turn
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import (
+    Refusal,
+    end_query,
+    foreign,
+    mark_foreign,
+    may_be_a_rows,
+)
 from penstock.operators.stores.keys import CODE
 from penstock.query.process import Process
 from penstock.query.processes import BatchProcess
@@ -80,6 +86,8 @@ class _Calls:
             try:
                 answer = self._call(part)
             except Exception as error:  # whatever a user's code raises is the reason
+                if not may_be_a_rows(error):
+                    end_query(error, self.node.title)
                 if part.height > 1:
                     half = part.height // 2
                     pending += [part[half:], part[:half]]
@@ -95,11 +103,13 @@ class _Calls:
         numbered = part.with_row_index(ROW)
         keys = part.select(CODE, *self.node.by).unique(CODE)
         state = self.states.join(keys.select(CODE), on=CODE, how="semi")
-        made: Any = self.processor.on_rows(
-            numbered.select(*self.visible, ROW), state.select(*self.node.by, *self.node.state)
-        )
+        given = numbered.select(*self.visible, ROW)
+        known = state.select(*self.node.by, *self.node.state)
+        with foreign():
+            made: Any = self.processor.on_rows(given, known)
         if not (isinstance(made, tuple) and len(made) == 2):
-            raise TypeError(f"on_rows must return results and states; got {type(made).__name__}")
+            said = f"on_rows must return results and states; got {type(made).__name__}"
+            raise mark_foreign(TypeError(said))
         results, states = made
         return _Answer(
             results=self._checked_results(part, results), states=self._checked_states(keys, states)
@@ -134,12 +144,14 @@ class _Calls:
 def _typed(what: str, frame: Any, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Return the declared columns in their types; a frame with others, or with less, is refused."""
     if not isinstance(frame, pl.DataFrame):
-        raise TypeError(f"{what} must be a Polars DataFrame; they are {type(frame).__name__}")
+        said = f"{what} must be a Polars DataFrame; they are {type(frame).__name__}"
+        raise mark_foreign(TypeError(said))
     if set(frame.columns) != set(schema):
         missing = [name for name in schema if name not in frame.columns]
         odd = [name for name in frame.columns if name not in schema]
         raise ValueError(f"{what} must have the columns {list(schema)}; {missing=}, {odd=}")
-    return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
+    with foreign():
+        return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
 def _same(left: pl.DataFrame, right: pl.DataFrame, columns: list[str]) -> bool:

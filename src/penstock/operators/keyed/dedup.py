@@ -8,7 +8,7 @@ kept time is forgotten as soon as it can no longer stop a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +23,8 @@ from penstock.operators.keyed.process_state import one_key
 from penstock.operators.stores.key_runs import Numbers
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.keys import CODE
-from penstock.operators.stores.runs import Run, add_run, take_below
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import Run, add_run, run_pieces, take_below
 from penstock.operators.stores.waiting import Waiting, take_final
 from penstock.query.dedup import Dedup
 
@@ -53,6 +54,10 @@ class DedupKernel:
         self.flat = [name for name, dtype in node.schema.items() if not dtype.is_nested()]
         marks: dict[str, pl.DataType] = {KEPT: pl.Int64(), UNTIL: pl.Int64()}
         self.nothing = pl.DataFrame(schema=self.rows | marks)
+
+    def pieces(self, state: DedupState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*state.kept.pieces, *run_pieces(state.waiting), *run_pieces(state.ending))
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns of the stream, and the order."""

@@ -8,7 +8,7 @@ turn it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -19,6 +19,8 @@ from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import FOREVER, HIDDEN, SIDE, UNTIL, Advanced, empty_results, placed
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.keys import CODE
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import run_pieces
 from penstock.operators.stores.waiting import Waiting, take_final
 from penstock.query.enrich import Enrich
 
@@ -50,6 +52,10 @@ class EnrichKernel:
         self.added = list(added)
         marks: dict[str, pl.DataType] = {SIDE: pl.Int8(), UNTIL: pl.Int64()}
         self.nothing = pl.DataFrame(schema=self.sides[0] | added | marks)
+
+    def pieces(self, state: EnrichState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*state.table.pieces, *[p for side in state.waiting for p in run_pieces(side)])
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns of a side that are needed, and which side it is."""

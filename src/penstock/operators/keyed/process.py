@@ -18,10 +18,16 @@ import polars as pl
 from penstock.base.columns import TIME
 from penstock.base.times import FINISHED
 from penstock.operators.keyed.process_state import KNOWN, OWN, TIMERS, Made, ProcessKernel, Turn
+from penstock.operators.rowwise.blame import (
+    Refusal,
+    end_query,
+    is_foreign,
+    mark_foreign,
+    raised_in_engine,
+    reason_of,
+)
 from penstock.operators.rowwise.fitting import Record, copier, fit_record, to_column, to_values
-from penstock.operators.rowwise.stateless import Refusal
 from penstock.operators.stores.keys import CODE
-from penstock.query.expressions import first_line
 from penstock.query.process import Process
 from penstock.query.processes import Process as UserProcess
 
@@ -131,6 +137,7 @@ class _Calls:
 
     def __init__(self, node: Process) -> None:
         assert isinstance(node.processor, UserProcess)
+        self.title = node.title
         self.on_row: Call = node.processor.on_row
         self.on_timer: Call = node.processor.on_timer
         output = {name: t for name, t in node.schema.items() if name not in node.by}
@@ -203,6 +210,8 @@ class _Calls:
             elif after is not None:
                 after = self.fit_state(after)
         except Exception as error:  # whatever a user's code raises is the reason
+            if raised_in_engine(error) and not is_foreign(error):
+                end_query(error, self.title)
             context._timers = timers
             self.failed.append((self.code, self.count, timer, error))
             return
@@ -214,7 +223,8 @@ class _Calls:
 
     def _results(self, made: Any) -> list[Record]:
         if isinstance(made, dict):
-            raise TypeError("results must be a list of dicts or yielded one by one; got one dict")
+            said = "results must be a list of dicts or yielded one by one; got one dict"
+            raise mark_foreign(TypeError(said))
         return [self.fit_result(result) for result in made]
 
 
@@ -239,7 +249,7 @@ def refusal(
         if (key.width)
         else "none"
     )
-    reason = f"{method}: {type(error).__name__}: {first_line(error)}; key: {named}"
+    reason = f"{method}: {reason_of(error)}; key: {named}"
     return Refusal(operator=node.title, reason=reason, row=row)
 
 

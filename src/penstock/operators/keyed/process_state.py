@@ -9,7 +9,7 @@ that its key has outlived is found there, looked up and dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -25,10 +25,11 @@ from penstock.operators.kernel import (
     empty_results,
     placed,
 )
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.keys import CODE
-from penstock.operators.stores.runs import Run, add_run, take_below
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import Run, add_run, run_pieces, take_below
 from penstock.operators.stores.waiting import Waiting, take_final
 from penstock.query.process import Process
 
@@ -100,6 +101,10 @@ class ProcessKernel:
     def work(self, turn: Turn) -> Made:
         """Return what the user's class makes of a turn."""
         raise NotImplementedError
+
+    def pieces(self, state: ProcessState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*state.states.pieces, *run_pieces(state.waiting), *run_pieces(state.timers))
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns of the stream, and the order."""

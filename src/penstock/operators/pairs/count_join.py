@@ -8,7 +8,7 @@ last rows are kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,8 @@ from penstock.operators.pairs.join import join_columns
 from penstock.operators.pairs.results import Found, Pairs, StateRows
 from penstock.operators.pairs.turns import Turns
 from penstock.operators.stores.bands import Band, add_latest
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import run_pieces
 from penstock.operators.stores.waiting import Waiting, waiting_of
 from penstock.query.joins import Join
 from penstock.query.windows import CountWindow
@@ -55,6 +57,13 @@ class CountJoinKernel:
         self.rows = StateRows(columns, ORDER)
         self.turns = Turns(node, self.rows)
         self.pairs = Pairs(node, given, wanted, operator, ordered, emit)
+
+    def pieces(self, state: CountJoinState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (
+            *run_pieces(state.waiting),
+            *[piece for bands in state.sides for band in bands for piece in band.pieces],
+        )
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that are kept; rows that can match nothing go."""

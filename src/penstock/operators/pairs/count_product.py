@@ -7,7 +7,7 @@ alone; of each side, the last rows are kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ from penstock.operators.pairs.blocks import Ranges, compare
 from penstock.operators.pairs.cells import Cells
 from penstock.operators.pairs.results import Found, Pairs, Places, StateRows, stored_columns
 from penstock.operators.pairs.turns import Turns
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import run_pieces
 from penstock.operators.stores.waiting import Waiting, waiting_of
 from penstock.plan.buckets import BucketSet
 from penstock.plan.grid import Grid
@@ -55,6 +57,10 @@ class CountProductKernel:
         self.turns = Turns(node, self.rows)
         self.pairs = Pairs(node, given, wanted, operator, ordered, emit)
         self.cells = Cells(grid, mine, [node.keys(s * (len(columns) - 1)) or () for s in (0, 1)])
+
+    def pieces(self, state: CountProductState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*run_pieces(state.waiting), *state.sides)
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that are kept."""

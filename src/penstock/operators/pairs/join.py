@@ -29,6 +29,7 @@ from penstock.operators.pairs.results import (
     stored_columns,
 )
 from penstock.operators.stores.bands import Band, add_band, drop_until, near
+from penstock.operators.stores.pieces import Piece
 from penstock.query.joins import Join
 
 _TWIN = "__twin"
@@ -87,6 +88,10 @@ class JoinKernel:
         """Return how long after its time a row is needed."""
         others = (0, 1) if self.one else (1 - side,)
         return 2 * self.within if any(s in self.outer for s in others) else self.within
+
+    def pieces(self, state: JoinState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (piece for bands in state.sides for band in bands for piece in band.pieces)
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that are kept; rows that can neither match nor be alone go."""

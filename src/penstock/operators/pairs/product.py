@@ -8,7 +8,7 @@ of bounded size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -21,7 +21,8 @@ from penstock.operators.kernel import UNTIL, Advanced, Emit
 from penstock.operators.pairs.blocks import Ranges, compare
 from penstock.operators.pairs.cells import Cells
 from penstock.operators.pairs.results import Found, Pairs, StateRows, stored_columns
-from penstock.operators.stores.runs import Run, add_run, take_below
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import Run, add_run, run_pieces, take_below
 from penstock.operators.stores.waiting import by_time
 from penstock.plan.buckets import BucketSet
 from penstock.plan.grid import Grid
@@ -61,6 +62,10 @@ class ProductKernel:
         self.cells = Cells(
             grid, mine, [node.keys(side * (len(columns) - 1)) or () for side in (0, 1)]
         )
+
+    def pieces(self, state: ProductState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (piece for runs in state.sides for piece in run_pieces(runs))
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that are kept."""

@@ -17,8 +17,9 @@ import polars as pl
 
 from penstock.base.columns import ORDER, TIME
 from penstock.operators.kernel import HIDDEN, SIDE, UNTIL, Emit, empty_results, placed
+from penstock.operators.rowwise.blame import Refusal, refuse_failing
 from penstock.operators.rowwise.fallible import may_fail
-from penstock.operators.rowwise.stateless import CAREFUL, Refusal, refuse_failing
+from penstock.operators.rowwise.stateless import CAREFUL
 from penstock.query.joins import Pairing
 from penstock.query.nodes import Filter, roots
 
@@ -113,7 +114,7 @@ class Pairs:
         def step(part: pl.DataFrame) -> pl.DataFrame:
             return part.lazy().filter(where).select(_PAIR).collect(optimizations=CAREFUL)
 
-        good, bad = refuse_failing(step, pairs, self.node.title, pairs.height)
+        good, bad = refuse_failing(step, pairs, self.node.title, pairs.height, where)
         for refusal in bad:
             at = refusal.row[_PAIR].to_numpy()
             shown = self._columns(self.results, left, right, li[at], ri[at])

@@ -14,6 +14,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from penstock.operators.rowwise.blame import mark_foreign
+
 Fit = Callable[[Any], Any]
 Record = dict[str, Any]
 _DEPTH = (pl.List, pl.Struct, pl.Array)
@@ -47,7 +49,7 @@ def fit_record(schema: Mapping[str, pl.DataType], what: str) -> Callable[[Any], 
                 }
             except Exception:  # said below, in words
                 pass
-        raise _complaint(schema, what, given)
+        raise mark_foreign(_complaint(schema, what, given))
 
     return fit
 

@@ -19,6 +19,7 @@ from penstock.base.columns import TIME
 from penstock.operators.pairs.results import Places, ranges_in_blocks
 from penstock.operators.stores import runs
 from penstock.operators.stores.key_runs import Hashes, hash_keys
+from penstock.operators.stores.pieces import Piece
 
 TIME_BITS = 40
 """How many bits of the integer are the time at most; the others are the hash."""
@@ -116,6 +117,12 @@ class Band:
     def height(self) -> int:
         """How many rows there are."""
         return self.rows.height
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What the band is made of."""
+        arrays = (self.hashes, self.times, self.slots, self.groups, self.by_time)
+        return (self.rows, *[array for array in arrays if array is not None])
 
     def _until(self, time: int) -> int:
         """Return how many rows have a time up to this one."""

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from penstock.operators.stores.pieces import Piece
+
 MISSING = -1
 """What `KeyRun.find` says of a key that it does not have."""
 Hashes = npt.NDArray[np.uint64]
@@ -101,6 +103,11 @@ class KeyRun:
     def height(self) -> int:
         """How many keys there are."""
         return self.keys.height
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What the run is made of."""
+        return self.keys, self.hashes, self.places, self.begins
 
     def followed_by(self, other: KeyRun) -> KeyRun:
         """Return one run of two; the other has the next codes and none of these keys."""

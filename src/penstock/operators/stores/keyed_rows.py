@@ -9,7 +9,7 @@ O(log n) where blocks are joined, however many rows there are; memory follows th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from penstock.operators.stores.key_runs import MISSING, Hashes, KeyRun, Numbers, hash_keys
+from penstock.operators.stores.pieces import Piece
 
 _TIMES = 4
 """A block that is at most so many times the size of the next one is joined with it."""
@@ -112,6 +113,12 @@ class KeyedRows:
         grown = replace(self, blocks=_joined([*self.blocks, fresh]), live=live)
         stored = sum(block.rows.height for block in grown.blocks)
         return grown._packed() if stored > 2 * live + _FEW else grown
+
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """What the store is made of."""
+        for block in self.blocks:
+            yield from (*block.keys.pieces, block.rows, block.begins)
 
     def everything(self) -> pl.DataFrame:
         """Return all rows; a copy."""

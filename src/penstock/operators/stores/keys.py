@@ -7,13 +7,14 @@ encode or decode rows costs as much as there are rows, however many keys the tab
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from penstock.operators.stores.key_runs import MISSING, Hashes, KeyRun, Numbers, add_run, hash_keys
+from penstock.operators.stores.pieces import Piece
 
 CODE = "__code"
 _FEW = 4096
@@ -44,6 +45,11 @@ class KeyTable:
     def height(self) -> int:
         """How many keys there are."""
         return self.runs[-1].start + self.runs[-1].height if self.runs else 0
+
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """What the table is made of."""
+        return (piece for run in self.runs for piece in run.pieces)
 
     def encode(self, frame: pl.DataFrame) -> tuple[KeyTable, pl.DataFrame]:
         """Return the frame with codes instead of keys, and the table with its new keys.

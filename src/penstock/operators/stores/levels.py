@@ -6,12 +6,13 @@ panes and windows that nothing happens to cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
 from penstock.operators.stores.chunks import PANE, Chunk, add_rows, has_rows, rows_between, rows_of
+from penstock.operators.stores.pieces import Piece
 from penstock.operators.windows.panes import Panes
 
 WINDOW = "__window"
@@ -83,3 +84,10 @@ class Nodes:
 def rows_in(levels: Levels) -> int:
     """Return how many rows all chunks hold."""
     return sum(chunk.rows.height for chunks in levels for chunk in chunks)
+
+
+def level_pieces(levels: Levels) -> Iterator[Piece]:
+    """Yield what all chunks are made of."""
+    for chunks in levels:
+        for chunk in chunks:
+            yield from (chunk.rows, chunk.nodes, chunk.offsets)

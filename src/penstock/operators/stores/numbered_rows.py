@@ -7,12 +7,13 @@ costs as much as they are, and the chunks that hold them, however many rows a gr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
 
 from penstock.operators.stores.keyed_rows import KeyedRows
+from penstock.operators.stores.pieces import Piece
 
 NUMBER = "__number_in_group"
 """A row's number in its group, from 0; null while it waits."""
@@ -85,6 +86,12 @@ class NumberedRows:
             newest=self.newest.replace(groups, groups),
             rows=self.rows.replace(touched, chunked),
         )
+
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """What the store is made of."""
+        yield from self.newest.pieces
+        yield from self.rows.pieces
 
     @property
     def columns(self) -> list[str]:

@@ -7,10 +7,12 @@ frontier costs as much as they are many, and for the rest a look at each frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import polars as pl
+
+from penstock.operators.stores.pieces import Piece
 
 FANOUT = 4
 
@@ -45,6 +47,11 @@ class Run:
         if 2 * rest.height < self.rows.height:  # a slice would keep the memory of all
             rest = rest.select(pl.all().gather(pl.int_range(pl.len())))
         return self.rows[:place], Run._of_sorted(rest, column)
+
+
+def run_pieces(runs: Iterable[Run]) -> Iterator[Piece]:
+    """Yield what runs are made of."""
+    return (run.rows for run in runs)
 
 
 def take_below(

@@ -9,7 +9,7 @@ reaches its end; nothing is ever subtracted, so results do not drift.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,11 +19,12 @@ from penstock.base.columns import ORDER, POSITION, SOURCE, TIME
 from penstock.base.hashing import key_columns
 from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import UNTIL, Advanced, empty_results
-from penstock.operators.rowwise.stateless import FAILURES, Refusal, refuse_failing
+from penstock.operators.rowwise.blame import FAILURES, Refusal, refuse_failing
 from penstock.operators.stores.chunks import PANE
 from penstock.operators.stores.keys import CODE, KeyTable
-from penstock.operators.stores.levels import WINDOW, Levels, Nodes, rows_in
-from penstock.operators.stores.runs import Run, add_run, take_below
+from penstock.operators.stores.levels import WINDOW, Levels, Nodes, level_pieces, rows_in
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import Run, add_run, run_pieces, take_below
 from penstock.operators.windows.combine import columns_for, group_rows
 from penstock.operators.windows.functions import parts_of
 from penstock.operators.windows.panes import Panes
@@ -81,6 +82,15 @@ class AggregateKernel:
         depth = self.panes.per_window.bit_length() - 1 if deep else 0
         self.nodes = Nodes(panes=self.panes, depth=depth, merge=self.merge)
         self.order = [*ORDER, *_told_apart_by(node)]
+
+    def pieces(self, state: PaneState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (
+            *state.keys.pieces,
+            *run_pieces(state.open),
+            *level_pieces(state.levels),
+            *state.raw,
+        )
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that `combine` needs: keys, pane and arguments."""
@@ -255,7 +265,7 @@ class AggregateKernel:
             found = self.span.written(found, self.panes.window_start(pl.col(WINDOW)), self.by)
         try:
             return self._results(found), ()
-        except FAILURES:  # whatever an expression raises is the reason of a group
+        except FAILURES:  # the search below finds the groups to blame
             pass
         group = [*self.by, WINDOW]
 
@@ -263,7 +273,7 @@ class AggregateKernel:
             return self._results(found.join(part, on=group, how="semi", nulls_equal=True))
 
         groups = found.select(group).unique()
-        good, bad = refuse_failing(step, groups, self.node.title, groups.height)
+        good, bad = refuse_failing(step, groups, self.node.title, groups.height, self.node)
         shown = [*self.by, "window_start", "window_end"]
         refusals = [replace(r, row=r.row.with_columns(self._places()).select(shown)) for r in bad]
         return pl.concat([self._empty(), *good]), tuple(refusals)

@@ -11,7 +11,7 @@ in an epoch a row is looked at once (`sliding`), where the functions allow it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,9 +19,11 @@ import polars as pl
 
 from penstock.base.columns import ORDER, POSITION, SOURCE, TIME
 from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced
-from penstock.operators.rowwise.stateless import Refusal
+from penstock.operators.rowwise.blame import Refusal
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.numbered_rows import FROM, NEEDED, NUMBER, TO, NumberedRows
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import run_pieces
 from penstock.operators.stores.waiting import Waiting, take_final, waiting_of
 from penstock.operators.windows.sliding import Blocks, Places, can_slide, slide
 from penstock.operators.windows.window_values import (
@@ -70,6 +72,10 @@ class CountKernel:
         calls = list(zip(range(len(values.over)), values.over, values.parts or (), strict=True))
         self.sliding = [one for one in calls if can_slide(one[1])]
         self.others = [e for _, call, parts in calls if not can_slide(call) for e in parts.partial]
+
+    def pieces(self, state: CountState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*run_pieces(state.waiting), *state.rows.pieces)
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return keys, order and arguments."""

@@ -15,7 +15,7 @@ session whose rows are kept copies them once for each gap that it lasts).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -23,7 +23,8 @@ import polars as pl
 from penstock.base.columns import ORDER, TIME
 from penstock.operators.kernel import HIDDEN, UNTIL, Advanced
 from penstock.operators.stores.keyed_rows import KeyedRows
-from penstock.operators.stores.runs import Run, add_run, take_below
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import Run, add_run, run_pieces, take_below
 from penstock.operators.windows.parts import partial_names, partials_for
 from penstock.operators.windows.window_values import (
     END,
@@ -62,6 +63,10 @@ class SessionKernel:
         keys: Mapping[str, pl.DataType] = {key: node.schema[key] for key in self.by}
         self.none = KeyedRows.empty(self.by, {**keys, FIRST: HIDDEN[TIME], LAST: HIDDEN[TIME]})
         self.hidden = ORDER if node.aggregation.needs_order else (TIME,)
+
+    def pieces(self, state: SessionState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*state.sessions.pieces, *run_pieces(state.fragments))
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return the columns that `combine` needs: keys, time or order, and arguments."""

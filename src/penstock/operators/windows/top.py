@@ -8,7 +8,7 @@ are in one order: by value, by place in the stream, by their columns; a window i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -18,8 +18,9 @@ from penstock.base.hashing import key_columns
 from penstock.base.times import NOT_STARTED
 from penstock.operators.kernel import UNTIL, Advanced, empty_results, placed
 from penstock.operators.stores.chunks import PANE
-from penstock.operators.stores.levels import WINDOW, Levels, Nodes
-from penstock.operators.stores.runs import Run, add_run, take_below
+from penstock.operators.stores.levels import WINDOW, Levels, Nodes, level_pieces
+from penstock.operators.stores.pieces import Piece
+from penstock.operators.stores.runs import Run, add_run, run_pieces, take_below
 from penstock.operators.windows.panes import Panes
 from penstock.query.top import RANK, Top
 
@@ -51,6 +52,10 @@ class TopKernel:
         flat = [name for name, dtype in schema.items() if not dtype.is_nested()]
         self.order = [_VALUE, *ORDER, *flat]
         self.rest = [name for name in schema if name not in self.by]
+
+    def pieces(self, state: TopState) -> Iterable[Piece]:
+        """Return what a state is made of."""
+        return (*run_pieces(state.open), *level_pieces(state.levels))
 
     def prepare(self, rows: pl.LazyFrame, port: int = 0) -> pl.LazyFrame:
         """Return all columns, the order, and what is compared."""

@@ -15,7 +15,7 @@ import polars as pl
 from penstock.base.columns import TIME
 from penstock.base.hashing import key_columns
 from penstock.operators.kernel import empty_results, placed
-from penstock.operators.rowwise.stateless import FAILURES, Refusal, refuse_failing
+from penstock.operators.rowwise.blame import FAILURES, Refusal, refuse_failing
 from penstock.operators.windows.combine import columns_for
 from penstock.operators.windows.functions import parts_of
 from penstock.operators.windows.parts import Parts
@@ -73,14 +73,14 @@ class WindowValues:
         """
         try:
             return self._results(rows), ()
-        except FAILURES:  # whatever an expression raises is the reason of a window
+        except FAILURES:  # the search below finds the windows to blame
             pass
 
         def step(part: pl.DataFrame) -> pl.DataFrame:
             return self._results(rows.join(part, on=WINDOW, how="semi"))
 
         windows = rows.select(*self.by, START, END, WINDOW).unique(WINDOW, maintain_order=True)
-        good, bad = refuse_failing(step, windows, self.node.title, windows.height)
+        good, bad = refuse_failing(step, windows, self.node.title, windows.height, self.node)
         shown = [*self.by, "window_start", "window_end"]
         refusals = [replace(r, row=r.row.with_columns(self._times()).select(shown)) for r in bad]
         return pl.concat([self.no_results(), *good]), tuple(refusals)

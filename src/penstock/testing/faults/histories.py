@@ -28,7 +28,7 @@ from penstock.files.disk import RealDisk
 from penstock.files.place import LocalFiles, in_place_of_local
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.state import cache
+from penstock.task.worker import Worker
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk
 from penstock.testing.faults.machine import SOUND, Store
 from penstock.testing.faults.oracle import Difference, parted
@@ -116,6 +116,7 @@ class _World:
         self.now: Model | None = None
         self.driver: Driver | None = None
         self.rows = 0
+        self.worker = Worker()
 
     def run(self) -> None:
         self._begin(self._new())
@@ -169,7 +170,7 @@ class _World:
         if self.now.final or self.owner is not self.now:
             return
         rows, fed = self._next_rows(), self.now.fed
-        cache.clear()
+        self.worker = Worker()
         self.driver = None
         try:
             with self._files([Fault(at=self.choice.randrange(self.choice.choice((15, 40, 70))))]):
@@ -191,7 +192,7 @@ class _World:
         if self.owner is not self.now:
             return
         with self._files():
-            self.driver.finish(lambda query, plan: run_stages(query, plan, []))
+            self.driver.finish(lambda query, plan: run_stages(query, plan, [], self.worker))
         if not self.now.final:
             self._publish(self.now.give([], final=True))
 
@@ -296,7 +297,7 @@ class _World:
         def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
             times = [_ORIGIN + timedelta(seconds=row) for row in rows]
             frame = pl.DataFrame({"a": list(rows), "ts": times}, schema=SCHEMA)
-            return run_stages(query, plan, frame_splits(query, {0: [frame]}))
+            return run_stages(query, plan, frame_splits(query, {0: [frame]}), self.worker)
 
         self.driver.run_epoch(epoch, execute)
 

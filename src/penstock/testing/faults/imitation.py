@@ -24,6 +24,7 @@ from penstock.sources.registry import reader_of
 from penstock.state.care.survey import numbers
 from penstock.state.care.verify_log import checksum_bytes, checksum_of
 from penstock.state.spark_log import COMPACT
+from penstock.task.worker import Worker
 from penstock.testing.caught import catching
 from penstock.testing.crashes import DriverDeathError, DyingLog
 from penstock.testing.runner import run_stages
@@ -58,7 +59,7 @@ class ImitatedRun:
         self.home = place_of(checkpoint, fsync=False)
         self.log = SparkLog(self.home / "spark")
         self.tables: Tables = {} if tables is None else tables
-        self.now = 1000.0
+        self.now, self.worker = 1000.0, Worker()
         self.driver = Driver(
             query,
             checkpoint,
@@ -96,7 +97,7 @@ class ImitatedRun:
         """Run to the end of the input, then close all windows."""
         while self.step():
             pass
-        self.driver.finish(lambda query, plan: run_stages(query, plan, []))
+        self.driver.finish(lambda query, plan: run_stages(query, plan, [], self.worker))
 
     def die(self, *, committed: bool) -> None:
         """Run the tasks of the next batch and die before or right after its commit."""
@@ -109,7 +110,9 @@ class ImitatedRun:
 
     def _run(self, epoch: int, splits: Sequence[Split]) -> None:
         self.now = 1000 + EPOCH_SECONDS * epoch
-        self.driver.run_epoch(epoch, lambda query, plan: run_stages(query, plan, splits))
+        self.driver.run_epoch(
+            epoch, lambda query, plan: run_stages(query, plan, splits, self.worker)
+        )
 
     def _new_offsets(self) -> dict[int, int] | None:
         found = {}

@@ -21,6 +21,7 @@ from penstock.files.disk import Disk
 from penstock.files.place import FileSystem, LocalFiles, in_place_of_local
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
+from penstock.task.worker import Worker
 from penstock.testing.caught import catching
 from penstock.testing.faults.scenario import EPOCH_SECONDS, TIGHT, Moves, Scenario, replaced
 from penstock.testing.faults.shapes import Layout
@@ -60,6 +61,7 @@ class Machine:
             of the machine, so no crash takes them.
         finished: The last epoch that a driver has reported as done.
         odd: What no driver may do, as text.
+        worker: What tasks leave in memory for those after them.
     """
 
     scenario: Scenario
@@ -70,6 +72,11 @@ class Machine:
     odd: list[str] = field(default_factory=list)
     recovery_ms: list[float] = field(default_factory=list)
     named: int = 0
+    worker: Worker = field(default_factory=Worker)
+
+    def forget(self) -> None:
+        """Lose the workers, and with them what they had in memory."""
+        self.worker = Worker()
 
     @property
     def checkpoint(self) -> str:
@@ -163,7 +170,9 @@ class Life:
         final = self.scenario.is_final(epoch)
         batch: Batch = {} if final else self.scenario.batches[epoch]
         with self.using():
-            result = self.driver.run_epoch(epoch, execution(batch), final=final)
+            result = self.driver.run_epoch(
+                epoch, execution(batch, self.machine.worker), final=final
+            )
         self.machine.finished = max(self.machine.finished, epoch)
         return result
 
@@ -175,11 +184,13 @@ class Life:
             return self.driver.retention.sweep(self.driver.last, self.driver.outputs.staging)
 
 
-def execution(batch: Batch) -> Callable[[CompiledQuery, EpochPlan], list[TaskReport]]:
+def execution(
+    batch: Batch, worker: Worker
+) -> Callable[[CompiledQuery, EpochPlan], list[TaskReport]]:
     """Return what runs the tasks of an epoch on some rows, in this process."""
 
     def execute(query: CompiledQuery, plan: EpochPlan) -> list[TaskReport]:
-        return run_stages(query, plan, frame_splits(query, batch))
+        return run_stages(query, plan, frame_splits(query, batch), worker)
 
     return execute
 

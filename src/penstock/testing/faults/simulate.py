@@ -12,7 +12,6 @@ from functools import lru_cache, partial
 
 from penstock.base.errors import FencedError
 from penstock.files.place import LocalFiles
-from penstock.state import cache
 from penstock.testing.faults.disks import Crash, Fault, FaultyDisk, SimulatedDisk
 from penstock.testing.faults.interleave import race
 from penstock.testing.faults.machine import SOUND, Life, Machine, Rows, Store
@@ -62,7 +61,6 @@ class Clean:
         self.snapshots = {-1: self._snapshot()}
         self._outcomes: dict[int, Outcome] = {}
         with self.machine.in_use():
-            cache.clear()
             life = Life(self.machine, self.disk)
             for epoch in range(scenario.epochs):
                 life.step()
@@ -125,7 +123,6 @@ class _Simulation:
         self.machine = snapshot.machine(clean.scenario, store, first)
 
     def run(self) -> Trial:
-        cache.clear()
         with self.machine.in_use():
             try:
                 self._play()
@@ -185,12 +182,12 @@ class _Simulation:
         if self.choice.random() < 0.75:
             self._lose_power()
         elif self.choice.random() < 0.5:
-            cache.clear()
+            self.machine.forget()
         return any_layout(self.choice) if self.choice.random() < 0.25 else layout
 
     def _lose_power(self) -> None:
         self.disk.crash(self.choice)
-        cache.clear()
+        self.machine.forget()
 
     def _check(self, layout: Layout) -> None:
         """Compare what is left after a last crash and recovery with the clean run."""

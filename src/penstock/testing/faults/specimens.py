@@ -31,7 +31,6 @@ from penstock.plan.compiled import CompiledQuery
 from penstock.query import nodes
 from penstock.query.stream import Stream
 from penstock.sinks.publish import read_published
-from penstock.state import cache
 from penstock.testing.faults.imitation import ImitatedRun, Tables, write_inputs
 
 SCHEMA = {"k": pl.String(), "s": pl.String(), "ts": pl.Datetime("us")}
@@ -93,7 +92,6 @@ class Specimen:
         os.rename(self.live, self.kept)
 
     def _run(self, *, late_sink: bool = True) -> ImitatedRun:
-        cache.clear()
         return ImitatedRun(query_in(self.live, late_sink), self.home, _CONFIG, self.tables)
 
     def fresh(self) -> None:
@@ -112,7 +110,6 @@ class Specimen:
             PenstockError: The query would not start, or stopped.
         """
         tables = deepcopy(self.tables)
-        cache.clear()
         with naming(life):
             run = ImitatedRun(query_in(self.live, True), self.home, _CONFIG, tables)
             run.finish()
