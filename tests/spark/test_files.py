@@ -97,6 +97,26 @@ def test_waiting_refused_and_given_back(
         spark.conf.unset("spark.penstock.instances")
 
 
+@pytest.mark.parametrize("instances", [1, 2])
+def test_an_empty_file_is_seen(
+    spark: SparkSession, calls: Path, tmp_path: Path, instances: int
+) -> None:
+    """Spark notes an empty file as read and hands out nothing for it; we count it, and wait."""
+    (calls / "5.parquet").touch()
+    stream = ps.read_parquet(calls, time="ts", schema=SCHEMA, delay="1 hour")
+    sinks, checkpoint = stream.select("x").write_parquet(tmp_path / "out"), tmp_path / "c"
+    query = sinks.start(spark, checkpoint=checkpoint, available_now=True, instances=instances)
+    query.awaitTermination()
+    assert query.totals["files"] == {"seen": 6, "read": 5, "refused": 0, "waiting": 1}
+    assert query.unread_files["path"].to_list() == [f"file:{calls / '5.parquet'}"]
+    write_calls(calls / "5.parquet", start=500, rows=100, modified=1_700_000_100)
+    assert run(spark, sinks, checkpoint).totals["files"] == {
+        "seen": 6, "read": 6, "refused": 0, "waiting": 0
+    }  # fmt: skip
+    out = pl.read_parquet(tmp_path / "out/*/*.parquet")["x"]
+    assert out.sort().to_list() == list(range(600))
+
+
 def test_the_end_of_the_input_refuses_what_waits(
     spark: SparkSession, calls: Path, tmp_path: Path
 ) -> None:

@@ -144,3 +144,32 @@ def test_an_unpublished_epoch_goes_where_it_was_meant_to_go(tmp_path: Path) -> N
         stream.add([at(240)])
         assert len(stream.rows(str(one))) == 2
         assert len(stream.rows(str(other))) == 1
+
+
+def meaning_of(stream: Stream) -> dict[str, Any]:
+    return meaning(compile_query(stream.write_memory().sinks))
+
+
+def test_before_the_first_commit_a_query_may_be_mended(tmp_path: Path) -> None:
+    root = place_of(tmp_path, fsync=False)
+    first, other = (
+        meaning(compile_query(s.write_memory().sinks)) for s in (FIRST, counted(SOURCE))
+    )
+    began = pin(root, first, None)
+    assert pin(root, first, None) == began
+    mended = pin(root, other, None)
+    assert mended != began
+    with pytest.raises(CheckpointError, match="another query"):
+        pin(root, first, mended)
+
+
+def test_what_a_driver_has_committed_counts_even_if_another_pinned_later(tmp_path: Path) -> None:
+    root = place_of(tmp_path, fsync=False)
+    first, other = (
+        meaning(compile_query(s.write_memory().sinks)) for s in (FIRST, counted(SOURCE))
+    )
+    began = pin(root, first, None)
+    pin(root, other, None)  # while the other has not committed yet
+    assert pin(root, first, began) == began
+    with pytest.raises(CheckpointError, match="another query"):
+        pin(root, other, began)

@@ -107,8 +107,8 @@ class Driver:
         self.log = ManifestLog(self.root)
         with usable(self.root.parent):
             self.last = self.log.newest()
-            word = (self.last and self.last.query) or self.root.files.unique()
-            self.word = pin(self.root, meaning(query, time_zone), word)
+            committed = self.last.query if self.last else None
+            self.word = pin(self.root, meaning(query, time_zone), committed)
         if self.last is not None:  # who wrote it may have died before its name was sure to last
             self.log.folder.sync()
         self.layout = Layout(query, self.last, keep_sizes=keep_sizes, clock=clock)

@@ -12,7 +12,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.base.errors import CheckpointError
@@ -109,13 +109,16 @@ def _class_code(kind: type) -> str:
     return "-".join(_code(base) for base in kind.__mro__ if base.__module__ not in given)
 
 
-def pin(root: Place, facts: Facts, query: str) -> str:
+def pin(root: Place, facts: Facts, committed: str | None) -> str:
     """Pin the meaning of a query in a new checkpoint, or check it against the pinned one.
+
+    Until an epoch was committed there is nothing that could be taken for something else, so a
+    query whose first start failed may be mended and started again.
 
     Args:
         root: Penstock's folder in the checkpoint.
         facts: The meaning.
-        query: The query's own word, if nothing is pinned yet.
+        committed: The own word of the query that has committed epochs; None if none has.
 
     Returns:
         The query's own word, by which the folders of its sinks know it. It stays with the
@@ -125,20 +128,29 @@ def pin(root: Place, facts: Facts, query: str) -> str:
         CheckpointError: The checkpoint belongs to a query with another meaning.
     """
     while True:
-        pins = pin_numbers(root)
-        if pins:
-            newest = read_pin(root, pins[-1])
-            query = newest.query
-            _check(root, newest.facts, facts)
-            facts = _joined(newest.facts, facts)
-            if facts == newest.facts:
+        numbers = pin_numbers(root)
+        query, now = committed or root.files.unique(), facts
+        pinned = _that_counts([read_pin(root, number) for number in numbers], committed)
+        if pinned is not None and (committed or not _differing(pinned.facts, facts)):
+            _check(root, pinned.facts, facts)
+            query, now = pinned.query, _joined(pinned.facts, facts)
+            if now == pinned.facts:
                 (root / FOLDER).sync()  # its writer may have died before its name would last
                 return query
         try:
-            write_pin(root, pins[-1] + 1 if pins else 0, Pin(query=query, facts=facts))
+            write_pin(root, numbers[-1] + 1 if numbers else 0, Pin(query=query, facts=now))
             return query
         except FileExistsError:  # another driver has begun; see whether it runs the same query
             continue
+
+
+def _that_counts(pins: Sequence[Pin], committed: str | None) -> Pin | None:
+    """Return the newest pin of the query that has committed epochs, or the newest of all.
+
+    Of two drivers that begin with different queries, one commits; the other may have pinned last.
+    """
+    own = [pin for pin in pins if pin.query == committed]
+    return next(reversed(own or pins), None)
 
 
 def pinned_facts(root: Place) -> Facts:
@@ -154,9 +166,7 @@ def pinned_facts(root: Place) -> Facts:
 
 
 def _check(root: Place, pinned: Facts, now: Facts) -> None:
-    added = [name for name in now if name not in pinned and not _is_new_sink(name, pinned)]
-    changed = [name for name in pinned if not _fits(name, pinned[name], now.get(name))]
-    odd = {name for name in (*changed, *added) if not name.endswith(" said")}
+    odd = _differing(pinned, now)
     if odd:
         raise CheckpointError(
             path=str(root),
@@ -164,6 +174,13 @@ def _check(root: Place, pinned: Facts, now: Facts) -> None:
             + "; ".join(told_changes(odd, pinned, now))
             + "; use a new checkpoint folder",
         )
+
+
+def _differing(pinned: Facts, now: Facts) -> set[str]:
+    """Return the facts by which two queries differ in meaning."""
+    added = [name for name in now if name not in pinned and not _is_new_sink(name, pinned)]
+    changed = [name for name in pinned if not _fits(name, pinned[name], now.get(name))]
+    return {name for name in (*changed, *added) if not name.endswith(" said")}
 
 
 def _fits(fact: str, pinned: Any, now: Any) -> bool:

@@ -40,7 +40,7 @@ class SampleError(PenstockError):
 class Listing:
     """A folder whose files are splits, each once, in the order of their times and names.
 
-    Spark passes over files that are empty.
+    Spark passes over empty files of readers without a patience.
 
     Attributes:
         folder: The folder, at every depth; `SourceReader.owns` says which files count.

@@ -18,7 +18,6 @@ from penstock.base.errors import PenstockError, TaskError
 from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
-from penstock.plan.files import Again
 from penstock.plan.splits import Split
 from penstock.sources.splits import again_splits, assign, scattered_splits
 from penstock.spark.batches import rows_of_batches
@@ -57,7 +56,11 @@ class SparkJobs:
         self._sent: tuple[CompiledQuery, Broadcast[bytes], str] | None = None
 
     def run(
-        self, query: CompiledQuery, plan: EpochPlan, batch: DataFrame | None
+        self,
+        query: CompiledQuery,
+        plan: EpochPlan,
+        batch: DataFrame | None,
+        more: Sequence[Split] = (),
     ) -> list[TaskReport]:
         """Carry out the plan of one epoch.
 
@@ -65,6 +68,7 @@ class SparkJobs:
             query: The compiled query.
             plan: The plan.
             batch: The epoch's part of the query's streaming DataFrame; None for no input.
+            more: Splits of the epoch that are not in it.
         """
         code, slots = self._send(query), self.slots_by_host()
         sizes = [*query.stage_sizes, 1]
@@ -72,7 +76,10 @@ class SparkJobs:
         if query.scattered and batch is not None:
             rdd, start = _scattered(code, plan, batch, sizes[1]), 1
         else:
-            rdd, start = self._splits(query, batch, plan.again, code, slots), 0
+            rdd, start = (
+                self._splits(query, batch, [*again_splits(plan.again), *more], code, slots),
+                0,
+            )
         for stage in range(start, len(sizes) - 1):
             if stage > 0:
                 hosts = self.pins.place(query, stage, slots)
@@ -102,32 +109,32 @@ class SparkJobs:
         self,
         query: CompiledQuery,
         splits: DataFrame | None,
-        again: Sequence[Again],
+        more: Sequence[Split],
         code: Callable[[], CompiledQuery],
         slots: Mapping[str, int],
     ) -> RDD[Any]:
         """Return the splits of the epoch as packed payloads, one partition per scan task."""
         tasks = query.stage_sizes[0]
-        if splits is None and not again:
+        if splits is None and not more:
             return self.context.parallelize([], tasks)
-        rows = self._rows(query, splits, again)
+        rows = self._rows(query, splits, more)
         if tasks == 1:
             rows = self.keeper.keep_to(rows, self.pins.place(query, 0, slots))
         dispatched = rows.mapPartitions(_assigner(code, query.subqueries[0].instances))
         return (dispatched if tasks == 1 else dispatched.partitionBy(tasks, int)).values()
 
     def _rows(
-        self, query: CompiledQuery, splits: DataFrame | None, again: Sequence[Again]
+        self, query: CompiledQuery, splits: DataFrame | None, more: Sequence[Split]
     ) -> RDD[Any]:
         """Return the splits of the epoch, in one partition if there is one scan task."""
         alone = query.stage_sizes[0] == 1
         packed = any(not source.reader.native for _, source in query.sources)
         if splits is None:
-            return self.context.parallelize(again_splits(again), 1)
+            return self.context.parallelize(more, 1)
         rows: RDD[Any] = (splits.repartition(1) if packed and alone else splits).rdd
-        if again:
-            more = self.context.parallelize(again_splits(again), 1)
-            rows = self.context.union([rows.map(split_of_row), more])
+        if more:
+            others = self.context.parallelize(more, 1)
+            rows = self.context.union([rows.map(split_of_row), others])
         return rows.coalesce(1) if alone else rows
 
 

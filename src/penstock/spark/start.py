@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from penstock.driver.sizing.sizes import (
 )
 from penstock.files.place import place_of, usable
 from penstock.plan.compiled import CompiledQuery
+from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.engine import StartOptions
 from penstock.query.nodes import Sink
 from penstock.sources.backlog import Backlog
@@ -33,6 +34,7 @@ from penstock.sources.registry import reader_of
 from penstock.spark.failures import clear_error
 from penstock.spark.handle import Query
 from penstock.spark.job import SparkJobs
+from penstock.spark.passed_over import find_passed_over
 from penstock.spark.pins import Pins
 from penstock.spark.progress import ProgressBook
 from penstock.spark.resources import resources_of
@@ -268,10 +270,20 @@ class _Run:
         if result is not None:
             self.book.add(result)
 
+    def _execute(
+        self, query: CompiledQuery, plan: EpochPlan, batch: DataFrame
+    ) -> Sequence[TaskReport]:
+        """Run the tasks of an epoch; once more, with all files, if Spark has held some back."""
+        reports = self.jobs.run(query, plan, batch)
+        if not tries_again(query):
+            return reports
+        missing = find_passed_over(query, plan, batch, reports, self.spark_folder / "spark")
+        return self.jobs.run(query, plan, batch, missing) if missing else reports
+
     def _epoch(self, batch: DataFrame, epoch: int) -> None:
         try:
             self.book.add(
-                self.driver.run_epoch(epoch, lambda query, plan: self.jobs.run(query, plan, batch))
+                self.driver.run_epoch(epoch, lambda query, plan: self._execute(query, plan, batch))
             )
         except BaseException as error:
             self.error = error

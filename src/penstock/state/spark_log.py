@@ -23,11 +23,18 @@ _FOLDERS = "spark-sources.json"
 """Beside Spark's folder: which source each line of its offsets belongs to."""
 
 
-class _Listed(msgspec.Struct):
-    """A line of a list of files, of which Spark writes more."""
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of one of Spark's lists, of which Spark writes more.
+
+    Attributes:
+        path: The file, as a URI.
+        batch: The number of the list that it came with.
+        modified_ms: When it was modified, in milliseconds since 1970.
+    """
 
     path: str
     batch: int = msgspec.field(name="batchId")
+    modified_ms: int = msgspec.field(name="timestamp", default=0)
 
 
 class _ListOffset(msgspec.Struct):
@@ -146,35 +153,44 @@ def files_of(spark: Place, epoch: int) -> list[str] | None:
     A source that is no list of files, and an epoch that Spark has forgotten, cannot be told.
     """
     try:
-        reached, all_files = _reached(spark, epoch)
-        before, _ = _reached(spark, epoch - 1) if epoch else ({}, True)
-        if not all_files:
+        lines = (spark / "offsets" / str(epoch)).read().decode().splitlines()[2:]
+        if not all("logOffset" in line for line in lines if line != "-"):
             return None
-        return [
-            path
-            for number, newest in reached.items()
-            for batch in range(before.get(number, -1) + 1, newest + 1)
-            for path in _listed(spark / f"sources/{number}", batch)
-        ]
-    except (FileNotFoundError, ValueError, msgspec.MsgspecError):
+        return [file.path for file in listed_in(spark, epoch)]
+    except (FileNotFoundError, ValueError):
         return None
 
 
-def _reached(spark: Place, epoch: int) -> tuple[dict[int, int], bool]:
-    """Return how far each list of files was at an epoch, and whether all sources are lists."""
-    offsets = (spark / "offsets" / str(epoch)).read()
-    lines = [line for line in offsets.decode().splitlines()[2:] if line != "-"]
-    return file_sources(offsets, read_folders(spark)), all("logOffset" in line for line in lines)
+def listed_in(spark: Place, epoch: int) -> list[Listed]:
+    """Return the files that Spark's lists have got with an epoch.
+
+    Raises:
+        FileNotFoundError: Spark has forgotten the epoch, or the one before.
+    """
+    reached = logged_files(spark / "offsets" / str(epoch))
+    before = logged_files(spark / "offsets" / str(epoch - 1)) if epoch else {}
+    return [
+        file
+        for number, newest in reached.items()
+        for batch in range(before.get(number, -1) + 1, newest + 1)
+        for file in _listed(spark / f"sources/{number}", batch)
+    ]
 
 
-def _listed(folder: Place, batch: int) -> list[str]:
+def _listed(folder: Place, batch: int) -> list[Listed]:
     """Return the files of a batch; from the compact list after it, if it was merged."""
-    numbers = {e.name: int(e.name.removesuffix(COMPACT)) for e in folder.list() if e.name[0] != "."}
-    compact = [name for name, n in numbers.items() if n >= batch and name.endswith(COMPACT)]
-    name = str(batch) if str(batch) in numbers else min(compact, key=lambda n: numbers[n])
-    lines = (folder / name).read().splitlines()[1:]
-    entries = [msgspec.json.decode(line, type=_Listed) for line in lines]
-    return [entry.path for entry in entries if entry.batch == batch]
+    lines = _batch_data(folder, batch).splitlines()[1:]
+    entries = [msgspec.json.decode(line, type=Listed) for line in lines]
+    return [entry for entry in entries if entry.batch == batch]
+
+
+def _batch_data(folder: Place, batch: int) -> bytes:
+    try:
+        return (folder / str(batch)).read()
+    except FileNotFoundError:
+        numbers = [int(e.name.removesuffix(COMPACT)) for e in folder.list() if e.name[0] != "."]
+        merged = min((n for n in numbers if n >= batch), default=batch)
+        return (folder / f"{merged}{COMPACT}").read()
 
 
 def file_sources(offsets: bytes, folders: Sequence[int] | None = None) -> dict[int, int]:
