@@ -131,7 +131,7 @@ def test_instances_of_all_subqueries_share_the_memory_of_their_host() -> None:
     verdict = judged(view, move, memory_bytes=85)
     assert verdict.refused == (
         "aggregate-1: host b would have 90 bytes of state of all subqueries, more than the 85 that "
-        "its 1 slots can hold",
+        "1 slot can hold",
     )
     assert judged(view, move, memory_bytes=90).accepted
     assert judged(view_of(one, two), move, memory_bytes=85).accepted, "all is one host"
@@ -205,3 +205,9 @@ def test_how_long_state_is_read_is_that_of_the_slowest_instance() -> None:
     )
     assert reading_seconds(view, grid, change(grid, Grid.of(4).owners(2))) == 3.0
     assert reading_seconds(view, grid, change(grid, grid.owners)) == 0.0
+
+
+def test_a_host_that_is_too_full_already_may_move_what_it_has() -> None:
+    one, two = (seen(n, "a", "a", bucket_bytes=BYTES, stage=n) for n in (1, 2))
+    view = view_of(one, two, hosts={"a": 1})
+    assert judged(view, change(one, one.owners.with_owners({0: 1})), memory_bytes=60).accepted

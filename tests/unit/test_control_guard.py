@@ -68,8 +68,8 @@ def test_what_nothing_speaks_against_is_accepted(proposed: Change) -> None:
     ("proposed", "rules", "others", "why"),
     [
         (GROW, Elastic(max=2), {}, "3 instances are more than 2"),
-        (GROW, Elastic(), {"most_slots": 2}, "2 slots can be had for 1 cores each"),
-        (SHRINK, Elastic(min=2), {}, "1 instances are fewer than the 2 that are asked for"),
+        (GROW, Elastic(), {"most_slots": 2}, "2 slots can be had for 1 core each"),
+        (SHRINK, Elastic(min=2), {}, "1 instance would be fewer than the 2 that are asked for"),
         (GROW, Elastic(), {"recovering": True}, "the query is recovering"),
         (GROW, Elastic(dry_run=True), {}, "a dry run, so it was not done: why not"),
         (SHRINK, Elastic(memory_bytes=70), {}, "its state needs 2 instances of 70 bytes, not 1"),
@@ -180,7 +180,9 @@ def test_buckets_on_their_way_are_left_out() -> None:
     verdict = judged(both, subquery=seen(moving=(0, 7)))
     (accepted,) = verdict.accepted
     assert accepted.owners == BEFORE.with_owners({1: 1})
-    assert verdict.refused == (f"{NAME}: 1 buckets are still on their way and stay where they are",)
+    assert verdict.refused == (
+        f"{NAME}: 1 bucket must finish an earlier move first; the others move",
+    )
 
 
 def test_a_change_of_buckets_on_their_way_alone_is_refused() -> None:

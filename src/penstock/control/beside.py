@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from penstock.control.bounds import Bounds, room_for, task_slots
 from penstock.control.view import SubqueryView, View
+from penstock.control.words import count
 from penstock.plan.buckets import BucketMap
 from penstock.plan.changes import Change
 from penstock.plan.grid import bytes_held
@@ -63,7 +64,7 @@ def _hosts(
         if held > max(most, before[host]):
             return (
                 f"host {host} would have {held} bytes of state of all subqueries, more than the "
-                f"{most} that its {view.hosts[host]} slots can hold"
+                f"{most} that {count(view.hosts[host], 'slot')} can hold"
             )
     return ""
 

@@ -22,6 +22,7 @@ from penstock.control.bounds import Bounds, most_instances, needed_for_memory
 from penstock.control.decision import Decision, Memory
 from penstock.control.placing import deviation, expected
 from penstock.control.view import SubqueryView, View
+from penstock.control.words import count
 from penstock.plan.changes import Change
 from penstock.plan.grid import bytes_held
 
@@ -107,20 +108,20 @@ def _name(change: Change, known: dict[int, SubqueryView]) -> str:
 def without_moving(subquery: SubqueryView, change: Change) -> tuple[Change | None, tuple[str, ...]]:
     """Return a change without the buckets that are on their way; None if nothing can be left."""
     before, after = subquery.owners, change.owners
-    count, given = len(before.owners), len(after.owners)
-    if count != given:
-        return None, (f"{subquery.name}: it has {count} buckets, but the map has {given}",)
+    has, given = len(before.owners), len(after.owners)
+    if has != given:
+        return None, (f"{subquery.name}: it has {has} buckets, but the map has {given}",)
     busy = [b for b in subquery.moving if before.owners[b] != after.owners[b]]
     if not busy:
         return change, ()
-    told = f"{subquery.name}: {len(busy)} buckets are still on their way"
+    told = f"{subquery.name}: {count(len(busy), 'bucket')} must finish an earlier move first"
     stay = {b: before.owners[b] for b in busy}
     if max(stay.values()) >= after.instances:
         return None, (f"{told}, some at an instance that would go; it has to wait",)
     after = after.with_owners(stay)
     if after == before:
         return None, (f"{told}, and no others would move",)
-    return replace(change, owners=after), (f"{told} and stay where they are",)
+    return replace(change, owners=after), (f"{told}; the others move",)
 
 
 def _object_to_change(
@@ -153,16 +154,17 @@ def _bounds(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) 
     before, after = subquery.owners.instances, change.instances
     most = most_instances(view, subquery, bounds)
     if subquery.fixed and after != before:
-        return f"it always has {before} instances, so it cannot have {after}"
+        return f"it always has {count(before, 'instance')}, so it cannot have {after}"
     if after > most and after > before:
         return (
             f"{after} instances are more than {most}: at most {bounds.max} are asked for, "
-            f"and {view.most_slots} slots can be had for {bounds.instance_cores:g} cores each"
+            f"and {count(view.most_slots, 'slot')} can be had for "
+            f"{count(bounds.instance_cores, 'core')} each"
         )
     if after > bounds.max:
         return f"{after} instances are more than the {bounds.max} that are asked for"
     if after < min(bounds.min, most):
-        return f"{after} instances are fewer than the {bounds.min} that are asked for"
+        return f"{count(after, 'instance')} would be fewer than the {bounds.min} that are asked for"
     return ""
 
 

@@ -29,6 +29,7 @@ from penstock.control.placing import (
     resized,
 )
 from penstock.control.view import SubqueryView, View
+from penstock.control.words import count
 from penstock.plan.changes import Cause, Change, ChangeKind
 
 PATIENCE = 2
@@ -210,7 +211,7 @@ class StreamCloud:
     def _rescaled(self, subquery: SubqueryView, size: _Size) -> tuple[Change | None, str]:
         now, rules = len(subquery.instances), self.rules
         if size.instances == now:
-            return None, f"{size.why}, but it has {_many(now)}, the most it can have"
+            return None, f"{size.why}, but it has {count(now, 'instance')}, the most it can have"
         useless = _useless(subquery, size, rules)
         if useless:
             return None, f"{size.why}, but {useless}"
@@ -226,7 +227,7 @@ class StreamCloud:
                 enough=rules.imbalance,
                 improvement=rules.improvement,
             )
-        why = f"{size.why}; {_many(now)} -> {size.instances}{_aim(size, placed, rules)}"
+        why = f"{size.why}; {count(now, 'instance')} -> {size.instances}{_aim(size, placed, rules)}"
         return self._change(subquery, placed, "rescale", why), why
 
     def _rebalanced(self, subquery: SubqueryView) -> tuple[Change | None, str]:
@@ -312,10 +313,6 @@ def stuck(subquery: SubqueryView) -> str:
             f"bucket {bucket} alone takes {load:.2f} of an instance, and one bucket cannot be split"
         )
     return f"the largest bucket, {bucket}, takes {load:.2f} of an instance"
-
-
-def _many(instances: int) -> str:
-    return f"{instances} instance{'s' * (instances != 1)}"
 
 
 def _aim(size: _Size, placed: Placed, rules: StreamCloudParameters) -> str:
