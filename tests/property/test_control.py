@@ -59,6 +59,7 @@ def subqueries(draw: st.DrawFn, number: int = 1) -> SubqueryView:
     used = np.bincount(owners, weights=loads, minlength=count) + overhead
     kind = draw(st.sampled_from(["movable", "movable", "even", "fixed"]))
     moving = st.lists(st.integers(0, BUCKETS - 1), max_size=4, unique=True)
+    sizes = st.lists(st.integers(0, 100), min_size=BUCKETS, max_size=BUCKETS).map(tuple)
     return SubqueryView(
         id=number,
         name=f"aggregate-{number}",
@@ -67,7 +68,8 @@ def subqueries(draw: st.DrawFn, number: int = 1) -> SubqueryView:
             InstanceView(instance=i, host="a", utilisation=float(u)) for i, u in enumerate(used)
         ),
         bucket_loads=tuple(loads.tolist()) if kind == "movable" else (),
-        bucket_bytes=tuple(draw(st.lists(st.integers(0, 100), min_size=BUCKETS, max_size=BUCKETS))),
+        bucket_bytes=draw(sizes),
+        bucket_held_bytes=draw(sizes),
         movable=kind == "movable",
         fixed=kind == "fixed",
         moving=tuple(sorted(draw(moving))) if kind == "movable" else (),
@@ -199,8 +201,8 @@ def test_what_the_guard_accepts_keeps_the_bounds(
         ago = view.at - memory["changed"].get(subquery.name, -math.inf)
         assert ago >= rules.cooldown_seconds
         if rules.memory_bytes:
-            after = np.bincount(change.owners.owners, weights=subquery.bucket_bytes).max()
-            before = np.bincount(subquery.owners.owners, weights=subquery.bucket_bytes).max()
+            after = np.bincount(change.owners.owners, weights=subquery.bucket_held_bytes).max()
+            before = np.bincount(subquery.owners.owners, weights=subquery.bucket_held_bytes).max()
             assert after <= max(rules.memory_bytes, before)
     told = {change.subquery for change in verdict.accepted}
     assert len(verdict.refused) >= len(proposed.plan) - len(told)

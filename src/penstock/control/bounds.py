@@ -25,30 +25,30 @@ def needed_for_memory(subquery: SubqueryView, rules: Elastic) -> int:
 
     >>> from penstock.plan.buckets import BucketMap
     >>> one = SubqueryView(
-    ...     id=1, name="a", owners=BucketMap.even(2, 1), instances=(), bucket_bytes=(60, 50)
+    ...     id=1, name="a", owners=BucketMap.even(2, 1), instances=(), bucket_held_bytes=(60, 50)
     ... )
     >>> needed_for_memory(one, Elastic(memory_bytes=100)), needed_for_memory(one, Elastic())
     (2, 1)
     """
     if not rules.memory_bytes:
         return 1
-    if subquery.ways and subquery.bucket_bytes:
+    if subquery.ways and subquery.bucket_held_bytes:
         return _needed_on_grid(subquery, rules)
     return max(1, -(-state_bytes(subquery) // rules.memory_bytes))
 
 
 def _needed_on_grid(subquery: SubqueryView, rules: Elastic) -> int:
     """Return how many instances a grid needs; instances hold what their cells have in common."""
-    grid = Grid.of(len(subquery.bucket_bytes))
+    grid = Grid.of(len(subquery.bucket_held_bytes))
     for instances in range(1, rules.max):
-        held = bytes_held(grid.owners(instances), subquery.bucket_bytes, subquery.ways)
+        held = bytes_held(grid.owners(instances), subquery.bucket_held_bytes, subquery.ways)
         if max(held) <= rules.memory_bytes:
             return instances
     return rules.max
 
 
 def state_bytes(subquery: SubqueryView) -> int:
-    """Return how much state a subquery has."""
-    if subquery.bucket_bytes:
-        return sum(subquery.bucket_bytes)
-    return sum(instance.state_bytes for instance in subquery.instances)
+    """Return how much state a subquery has in memory."""
+    if subquery.bucket_held_bytes:
+        return sum(subquery.bucket_held_bytes)
+    return sum(instance.held_bytes for instance in subquery.instances)

@@ -30,7 +30,7 @@ class Elastic:
         cooldown_seconds: How long a subquery is left alone after a start or a change.
         smoothing: From how many epochs a load is taken: it is their median.
         instance_cores: What an instance may use, in cores; utilisation is a share of it.
-        memory_bytes: How much state an instance can hold; 0 for no bound.
+        memory_bytes: How much state an instance can hold in memory; 0 for no bound.
         dry_run: Only report what would be done.
     """
 

@@ -21,6 +21,7 @@ class InstanceView:
     queue_seconds: float = 0.0
     state_bytes: int = 0
     memory_bytes: int = 0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,8 @@ class SubqueryView:
         owners: Who owns each bucket.
         instances: The instances, by number.
         bucket_loads: What each bucket adds to the utilisation of its owner; empty if unknown.
-        bucket_bytes: The state of each bucket; empty if it has none.
+        bucket_bytes: The state of each bucket in files; empty if it has none.
+        bucket_held_bytes: The state of each bucket in memory; empty if it has none.
         stateful: Whether its head keeps state.
         movable: Whether single buckets can move; those of a grid cannot.
         ways: If its buckets are the cells of a grid, how the rows of each input go there.
@@ -49,6 +51,7 @@ class SubqueryView:
     instances: tuple[InstanceView, ...]
     bucket_loads: tuple[float, ...] = ()
     bucket_bytes: tuple[int, ...] = ()
+    bucket_held_bytes: tuple[int, ...] = ()
     stateful: bool = True
     movable: bool = True
     ways: tuple[str, ...] = ()

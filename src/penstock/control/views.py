@@ -126,6 +126,9 @@ def _subquery(
         instances=_instances(newest, utilisations),
         bucket_loads=_bucket_loads(spell, owners, utilisations) if movable else (),
         bucket_bytes=newest.bucket_bytes if len(newest.bucket_bytes) == buckets else (),
+        bucket_held_bytes=(
+            newest.bucket_held_bytes if len(newest.bucket_held_bytes) == buckets else ()
+        ),
         stateful=head is not None and query.nodes[head].stateful,
         movable=movable,
         ways=() if head is None else query.nodes[head].ways,
@@ -165,6 +168,7 @@ def _instances(newest: SubqueryLoad, utilisations: Floats) -> tuple[InstanceView
                 queue_seconds=now.queue_seconds if now else 0.0,
                 state_bytes=now.state_bytes if now else 0,
                 memory_bytes=now.memory_bytes if now else 0,
+                held_bytes=now.held_bytes if now else 0,
             )
         )
     return tuple(views)

@@ -25,6 +25,7 @@ class TaskLoad:
     """What one instance of a subquery did in one epoch.
 
     ``buckets`` has the rows of each bucket, estimated from a sample where there are many.
+    ``held_bytes`` is what its state takes in memory after the epoch.
     """
 
     instance: int
@@ -57,7 +58,8 @@ class InstanceLoad:
 
     ``queue_seconds`` is how long its task waited for a slot after the first task of its stage.
     ``cpu_seconds`` and ``memory_bytes`` are those of its process; subqueries that were fused into
-    one task share the CPU time by how long each was busy.
+    one task share the CPU time by how long each was busy. ``state_bytes`` is what its state takes
+    in files, ``held_bytes`` what it takes in memory.
     """
 
     instance: int
@@ -69,11 +71,15 @@ class InstanceLoad:
     memory_bytes: int
     state_bytes: int
     restored_bytes: int
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubqueryLoad:
-    """What the instances of a subquery did in an epoch; the tuples of buckets may be empty."""
+    """What the instances of a subquery did in an epoch; the tuples of buckets may be empty.
+
+    ``bucket_bytes`` is the state of each bucket in files, ``bucket_held_bytes`` in memory.
+    """
 
     subquery: int
     name: str
@@ -81,6 +87,7 @@ class SubqueryLoad:
     bucket_rows: tuple[int, ...] = ()
     bucket_seconds: tuple[float, ...] = ()
     bucket_bytes: tuple[int, ...] = ()
+    bucket_held_bytes: tuple[int, ...] = ()
     hot_keys: tuple[HotKey, ...] = ()
 
 
