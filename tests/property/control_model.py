@@ -112,6 +112,7 @@ class Cluster:
             bucket_rows=tuple(int(share * 1e6) for share in self.shares),
             bucket_seconds=tuple(share * load for share in self.shares),
             bucket_bytes=tuple(self.bytes_of),
+            bucket_held_bytes=tuple(self.bytes_of),
         )
         found = self.controller.observe(
             self.query,

@@ -66,6 +66,7 @@ def subqueries(draw: st.DrawFn, number: int = 1) -> SubqueryView:
     used = np.bincount(owners, weights=loads, minlength=count) + overhead
     kind = draw(st.sampled_from(["movable", "movable", "even", "fixed"]))
     moving = st.lists(st.integers(0, BUCKETS - 1), max_size=4, unique=True)
+    sizes = st.lists(st.integers(0, 100), min_size=BUCKETS, max_size=BUCKETS).map(tuple)
     return SubqueryView(
         id=number,
         name=f"aggregate-{number}",
@@ -75,7 +76,8 @@ def subqueries(draw: st.DrawFn, number: int = 1) -> SubqueryView:
             for i, u in enumerate(used)
         ),
         bucket_loads=tuple(loads.tolist()) if kind == "movable" else (),
-        bucket_bytes=tuple(draw(st.lists(st.integers(0, 100), min_size=BUCKETS, max_size=BUCKETS))),
+        bucket_bytes=draw(sizes),
+        bucket_held_bytes=draw(sizes),
         movable=kind == "movable",
         fixed=kind == "fixed",
         moving=tuple(sorted(draw(moving))) if kind == "movable" else (),
@@ -214,8 +216,8 @@ def test_what_the_guard_accepts_keeps_the_bounds(
         assert ago >= rules.cooldown_seconds or change.owners == subquery.owners
         assert view.abilities.lacking(change) == ()
         if rules.memory_bytes:
-            after = np.bincount(change.owners.owners, weights=subquery.bucket_bytes).max()
-            before = np.bincount(subquery.owners.owners, weights=subquery.bucket_bytes).max()
+            after = np.bincount(change.owners.owners, weights=subquery.bucket_held_bytes).max()
+            before = np.bincount(subquery.owners.owners, weights=subquery.bucket_held_bytes).max()
             assert after <= max(rules.memory_bytes, before)
     told = {change.subquery for change in verdict.accepted}
     assert len(told) == len(verdict.accepted)

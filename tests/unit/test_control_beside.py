@@ -86,7 +86,7 @@ def test_what_is_asked_for_or_needed_is_not_refused_for_slots() -> None:
     one, two = seen(1, "a"), seen(2, "a", "a", "a", "a", "a", "a")
     assert judged(view_of(one, two), sized(one, 3), min=3).accepted
     assert not judged(view_of(one, two), sized(one, 3)).accepted
-    full = seen(1, "a", bucket_bytes=(100,) * BUCKETS)
+    full = seen(1, "a", bucket_held_bytes=(100,) * BUCKETS)
     assert judged(view_of(full, two), sized(full, 3), memory_bytes=300).accepted
 
 
@@ -125,7 +125,7 @@ BYTES = (10,) * BUCKETS
 
 
 def test_instances_of_all_subqueries_share_the_memory_of_their_host() -> None:
-    one, two = (seen(n, "a", "b", bucket_bytes=BYTES, stage=n) for n in (1, 2))
+    one, two = (seen(n, "a", "b", bucket_held_bytes=BYTES, stage=n) for n in (1, 2))
     view = view_of(one, two, hosts={"a": 1, "b": 1})
     move = change(one, one.owners.with_owners({0: 1}), "rebalance")
     verdict = judged(view, move, memory_bytes=85)
@@ -140,7 +140,7 @@ def test_instances_of_all_subqueries_share_the_memory_of_their_host() -> None:
 
 
 def test_a_second_change_counts_what_the_first_has_put_on_a_host() -> None:
-    one, two = (seen(n, "a", "b", bucket_bytes=BYTES, stage=n) for n in (1, 2))
+    one, two = (seen(n, "a", "b", bucket_held_bytes=BYTES, stage=n) for n in (1, 2))
     view = view_of(one, two, hosts={"a": 1, "b": 1})
     moves = [change(s, s.owners.with_owners({0: 1}), "rebalance") for s in (one, two)]
     verdict = judged(view, *moves, memory_bytes=95)
@@ -152,7 +152,7 @@ def test_a_second_change_counts_what_the_first_has_put_on_a_host() -> None:
 
 
 def test_what_hosts_hold() -> None:
-    one = seen(1, "a", "b", bucket_bytes=(1, 2, 3, 4, 5, 6, 7, 8))
+    one = seen(1, "a", "b", bucket_held_bytes=(1, 2, 3, 4, 5, 6, 7, 8))
     two = replace(
         seen(2, "b", "gone"),
         instances=tuple(

@@ -29,6 +29,7 @@ def seen(**others: Any) -> SubqueryView:
         ),
         "bucket_loads": (0.2,) * 4 + (0.1,) * 4,
         "bucket_bytes": (10,) * 8,
+        "bucket_held_bytes": (10,) * 8,
     }
     return SubqueryView(**{**figures, **others})
 

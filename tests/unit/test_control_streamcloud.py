@@ -146,7 +146,7 @@ def test_a_size_out_of_bounds_is_brought_back_at_once(now: int, wanted: int) -> 
 
 def test_memory_sets_a_lower_bound() -> None:
     rules = Elastic(memory_bytes=100)
-    big = {"bucket_bytes": (20,) * 16}
+    big = {"bucket_bytes": (1,) * 16, "bucket_held_bytes": (20,) * 16}
     grown = decide(rules, view(subquery(0.6, **big)), {})
     assert grown.plan[0].owners.instances == 4
     assert "its state needs 4 instances of 100 bytes" in grown.reasons[0]

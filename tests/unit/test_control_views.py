@@ -134,19 +134,22 @@ def test_what_the_query_says_of_its_subqueries() -> None:
 def test_state_and_hosts_are_those_of_the_newest_epoch() -> None:
     def one(epoch: int, host: str, size: int) -> EpochStatistics:
         loads: tuple[InstanceLoad, ...] = tuple(
-            instance_load(i, 0.1, host=host, state_bytes=size) for i in range(2)
+            instance_load(i, 0.1, host=host, state_bytes=size, held_bytes=3 * size)
+            for i in range(2)
         )
         found = SubqueryLoad(
             subquery=AGGREGATE,
             name="aggregate-0",
             instances=loads,
             bucket_bytes=(size, 0, 0, size),
+            bucket_held_bytes=(3 * size, 0, 0, 3 * size),
         )
         return epoch_statistics(epoch, [found])
 
     found = seen(one(0, "a", 10), one(1, "b", 20))
-    assert [(i.host, i.memory_bytes) for i in found.instances] == [("b", 20), ("b", 20)]
+    assert [(i.host, i.memory_bytes) for i in found.instances] == [("b", 60), ("b", 60)]
     assert found.bucket_bytes == (20, 0, 0, 20)
+    assert found.bucket_held_bytes == (60, 0, 0, 60)
 
 
 def test_rates_are_means_of_the_epochs_that_count() -> None:

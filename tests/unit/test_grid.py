@@ -19,7 +19,7 @@ from penstock.exchange.placement import placement_of
 from penstock.exchange.routes import OnGrid
 from penstock.operators.kernel import SIDE
 from penstock.plan.buckets import BucketMap, BucketSet
-from penstock.plan.grid import Grid
+from penstock.plan.grid import Grid, bytes_held
 from penstock.query.nodes import Node
 from penstock.testing.runner import LocalRun
 
@@ -113,6 +113,13 @@ def test_an_instance_is_charged_with_the_state_that_it_reads(tmp_path: Path) -> 
     held = [instance.state_bytes for instance in load.instances]
     assert sum(held) == pytest.approx(2 * whole, rel=0.01)
     assert all(0.3 * whole < one < 0.7 * whole for one in held)
+    in_memory = [instance.held_bytes for instance in load.instances]
+    owners = run.driver.layout.maps[load.subquery]
+    ways = query.nodes[query.stateful[0]].ways
+    assert min(in_memory) > 200 * 16 / 2  # half of the rows, two columns of eight bytes each
+    assert sum(bytes_held(owners, load.bucket_held_bytes, ways)) == pytest.approx(
+        sum(in_memory), rel=0.01
+    )
 
 
 def test_memory_on_a_grid_counts_what_instances_hold_in_common() -> None:
@@ -122,7 +129,7 @@ def test_memory_on_a_grid_counts_what_instances_hold_in_common() -> None:
         name="product-0",
         owners=grid.owners(1),
         instances=(),
-        bucket_bytes=(100,) * 8 + (0,) * 8,
+        bucket_held_bytes=(100,) * 8 + (0,) * 8,
         ways=("row", "column"),
     )
     # One instance holds 800 bytes, two 600 each (all rows and half the columns), four 400.

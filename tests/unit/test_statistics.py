@@ -11,15 +11,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 import penstock as ps
 from penstock.base.hashing import BUCKET, bucket_of
 from penstock.compiler import compile_query
-from penstock.driver.statistics import Gatherer
+from penstock.driver.statistics import Gatherer, _held_by_bucket
+from penstock.plan.buckets import BucketMap
 from penstock.plan.epoch import SegmentRef
-from penstock.plan.statistics import EpochStatistics, SubqueryLoad
+from penstock.plan.statistics import EpochStatistics, SubqueryLoad, TaskLoad
 from penstock.task import inbox, measure, stager
 from penstock.task.measure import BucketCounts, count_buckets
 from penstock.task.worker import Worker
@@ -90,6 +92,30 @@ def test_state_bytes_are_those_of_the_segments_and_follow_rows(tmp_path: Path) -
     assert sum(i.state_bytes for i in load.instances) == pytest.approx(
         sum(load.bucket_bytes), abs=2
     )
+
+
+def test_bytes_in_memory_are_those_of_the_states_and_follow_rows(tmp_path: Path) -> None:
+    run = run_on(tmp_path, 2)
+    keys = [f"k{i}" for i in range(100)]
+    load = of_aggregate(statistics(run, rows(keys * 5, 0)))
+    assert sum(i.held_bytes for i in load.instances) == run.worker.cache.bytes
+    assert sum(load.bucket_held_bytes) == pytest.approx(run.worker.cache.bytes, abs=BUCKETS)
+    assert {b for b, n in enumerate(load.bucket_held_bytes) if n} == set(map(bucket, keys))
+    owners = run.driver.layout.maps[load.subquery].owners
+    for instance in load.instances:
+        mine = [n for b, n in enumerate(load.bucket_held_bytes) if owners[b] == instance.instance]
+        assert sum(mine) == pytest.approx(instance.held_bytes, abs=BUCKETS)
+    assert sum(load.bucket_held_bytes) > sum(load.bucket_bytes), "files are compressed"
+    more = of_aggregate(statistics(run, rows(keys * 45, 1)))
+    grown = sum(i.held_bytes for i in more.instances) / sum(i.held_bytes for i in load.instances)
+    assert 5 < grown < 12
+
+
+def test_what_no_segment_tells_of_is_spread_over_its_owners_buckets() -> None:
+    owners = BucketMap(owners=(0, 0, 1, 1), instances=2)
+    loads = [TaskLoad(instance=i, held_bytes=100) for i in range(2)]
+    found = _held_by_bucket(loads, owners, np.array([3.0, 1, 0, 0]), [4.0, 0.0], ())
+    assert found.tolist() == [75, 25, 50, 50]
 
 
 def test_a_restored_state_is_told_apart(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def held_on_hosts(view: View, accepted: Accepted) -> dict[str, int]:
 
 
 def _held(subquery: SubqueryView, accepted: Accepted) -> list[int]:
-    if not subquery.bucket_bytes:
+    if not subquery.bucket_held_bytes:
         return [instance.memory_bytes for instance in subquery.instances]
     owners = _owners(subquery, accepted)
-    return [int(size) for size in bytes_held(owners, subquery.bucket_bytes, subquery.ways)]
+    return [int(size) for size in bytes_held(owners, subquery.bucket_held_bytes, subquery.ways)]
 
 
 def _moves(

@@ -25,7 +25,7 @@ class Bounds:
         cooldown_seconds: How long a subquery is left alone after a start or a change.
         smoothing: From how many epochs a load is taken.
         instance_cores: What an instance may use, in cores; utilisation is a share of it.
-        memory_bytes: How much state an instance can hold; 0 for no bound.
+        memory_bytes: How much state an instance can hold in memory; 0 for no bound.
         dry_run: Only report what would be done.
     """
 
@@ -101,24 +101,24 @@ def needed_for_memory(subquery: SubqueryView, bounds: Bounds) -> int:
 
     >>> from penstock.plan.buckets import BucketMap
     >>> one = SubqueryView(
-    ...     id=1, name="a", owners=BucketMap.even(2, 1), instances=(), bucket_bytes=(60, 50)
+    ...     id=1, name="a", owners=BucketMap.even(2, 1), instances=(), bucket_held_bytes=(60, 50)
     ... )
     >>> needed_for_memory(one, Bounds(memory_bytes=100)), needed_for_memory(one, Bounds())
     (2, 1)
     """
     if not bounds.memory_bytes:
         return 1
-    if subquery.ways and subquery.bucket_bytes:
+    if subquery.ways and subquery.bucket_held_bytes:
         return _needed_on_grid(subquery, bounds)
-    whole = sum(subquery.bucket_bytes) or subquery.memory_bytes
+    whole = sum(subquery.bucket_held_bytes) or subquery.memory_bytes
     return max(1, -(-whole // bounds.memory_bytes))
 
 
 def _needed_on_grid(subquery: SubqueryView, bounds: Bounds) -> int:
     """Return how many instances a grid needs; instances hold what their cells have in common."""
-    grid = Grid.of(len(subquery.bucket_bytes))
+    grid = Grid.of(len(subquery.bucket_held_bytes))
     for instances in range(1, bounds.max):
-        held = bytes_held(grid.owners(instances), subquery.bucket_bytes, subquery.ways)
+        held = bytes_held(grid.owners(instances), subquery.bucket_held_bytes, subquery.ways)
         if max(held) <= bounds.memory_bytes:
             return instances
     return bounds.max

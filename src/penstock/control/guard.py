@@ -176,7 +176,7 @@ def _memory(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) 
     after = change.instances
     if after < needed and after < subquery.owners.instances:
         return f"its state needs {needed} instances of {bounds.memory_bytes} bytes, not {after}"
-    bytes_of = subquery.bucket_bytes
+    bytes_of = subquery.bucket_held_bytes
     if not bytes_of:
         return ""
     most = max(bytes_held(change.owners, bytes_of, subquery.ways))

@@ -63,7 +63,8 @@ class SubqueryView:
         bucket_rows: How many rows of each bucket come in an epoch, like ``InstanceView.rows``;
             empty if unknown.
         bucket_seconds: How long they take; empty if unknown.
-        bucket_bytes: The state of each bucket; empty if it has none.
+        bucket_bytes: The state of each bucket in files; empty if it has none.
+        bucket_held_bytes: The state of each bucket in memory; empty if it has none.
         stateful: Whether its head keeps state.
         movable: Whether single buckets can move; those of a grid cannot.
         ways: If its buckets are the cells of a grid, how the rows of each input go there.
@@ -84,6 +85,7 @@ class SubqueryView:
     bucket_rows: tuple[float, ...] = ()
     bucket_seconds: tuple[float, ...] = ()
     bucket_bytes: tuple[int, ...] = ()
+    bucket_held_bytes: tuple[int, ...] = ()
     stateful: bool = True
     movable: bool = True
     ways: tuple[str, ...] = ()

@@ -171,6 +171,9 @@ def _subquery(
         bucket_rows=_mean_of([load.bucket_rows for load in spell.loads], buckets),
         bucket_seconds=_mean_of([load.bucket_seconds for load in spell.loads], buckets),
         bucket_bytes=newest.bucket_bytes if len(newest.bucket_bytes) == buckets else (),
+        bucket_held_bytes=(
+            newest.bucket_held_bytes if len(newest.bucket_held_bytes) == buckets else ()
+        ),
         stateful=head is not None and query.nodes[head].stateful,
         movable=movable,
         ways=() if head is None else query.nodes[head].ways,
@@ -227,7 +230,7 @@ def _instance(
         service_rate=round(rows / busy, 3) if busy else 0.0,
         latency_seconds=round((busy + waited) / epochs, 9),
         queue_seconds=now.queue_seconds,
-        memory_bytes=now.state_bytes,
+        memory_bytes=now.held_bytes,
         cores=instance_cores,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.driver.epoch import file_counts
+from penstock.plan.buckets import BucketMap
 from penstock.plan.compiled import CompiledQuery, Subquery
 from penstock.plan.epoch import EpochPlan, SegmentRef, TaskReport
 from penstock.plan.grid import bytes_held
@@ -121,6 +122,7 @@ class Gatherer:
             held = self.state_bytes(after.segments.get(tail.name, ()), query.buckets)
             for low, high, owner in tail.held:
                 by_owner[owner] += held[low:high].sum()
+        in_memory = _held_by_bucket(loads, owners, bytes_of, by_owner, ways)
         by_bucket = _per_bucket(loads, query.buckets)
         hot = sorted((key for load in loads for key in load.hot_keys), key=lambda k: -k.rows)
         return SubqueryLoad(
@@ -137,6 +139,7 @@ class Gatherer:
             if by_bucket[1].any()
             else (),
             bucket_bytes=tuple(int(n) for n in bytes_of) if bytes_of.any() else (),
+            bucket_held_bytes=tuple(int(n) for n in in_memory) if in_memory.any() else (),
             hot_keys=tuple(hot[:5]),
         )
 
@@ -177,6 +180,36 @@ def _per_bucket(loads: Sequence[TaskLoad], buckets: int) -> tuple[Floats, Floats
     return rows, seconds
 
 
+def _held_by_bucket(
+    loads: Sequence[TaskLoad],
+    owners: BucketMap,
+    in_files: Floats,
+    by_owner: Sequence[float],
+    ways: Sequence[str],
+) -> Floats:
+    """Return how much memory each bucket's state takes: that of its owner, by bytes in files.
+
+    On a grid several owners hold the same rows, so there all buckets have one rate.
+
+    Args:
+        loads: What the instances told.
+        owners: Who owns each bucket.
+        in_files: The bytes of each bucket in segments.
+        by_owner: The bytes of each instance in segments, those of old windows included.
+        ways: On a grid, how the rows of each input go there.
+    """
+    held, filed = np.zeros(owners.instances), np.array(by_owner)
+    for load in loads:
+        held[load.instance] += load.held_bytes
+    if ways:
+        return np.asarray(in_files * (held.sum() / max(filed.sum(), 1.0)))
+    who = np.array(owners.owners)
+    # Where no segment tells of a state, such as keys that are not forgotten yet, buckets are alike.
+    weights = np.where(filed[who] > 0, in_files, 1.0)
+    totals = np.where(filed > 0, filed, np.bincount(who, minlength=owners.instances))
+    return np.asarray(weights * (held / np.maximum(totals, 1.0))[who])
+
+
 def _instance(
     report: TaskReport, load: TaskLoad, stage: Sequence[TaskReport], state_bytes: int
 ) -> InstanceLoad:
@@ -194,4 +227,5 @@ def _instance(
         state_bytes=state_bytes,
         restored_bytes=load.restored_bytes,
         restored_seconds=load.restored_seconds,
+        held_bytes=load.held_bytes,
     )

@@ -27,6 +27,7 @@ class TaskLoad:
     ``buckets`` has the rows of each bucket, estimated from a sample where there are many.
     ``restored_seconds`` is how long it took to read ``restored_bytes`` of state from segments and
     to put them together.
+    ``held_bytes`` is what its state takes in memory after the epoch.
     """
 
     instance: int
@@ -60,7 +61,8 @@ class InstanceLoad:
 
     ``queue_seconds`` is how long its task waited for a slot after the first task of its stage.
     ``cpu_seconds`` and ``memory_bytes`` are those of its process; subqueries that were fused into
-    one task share the CPU time by how long each was busy.
+    one task share the CPU time by how long each was busy. ``state_bytes`` is what its state takes
+    in files, ``held_bytes`` what it takes in memory.
     """
 
     instance: int
@@ -73,11 +75,15 @@ class InstanceLoad:
     state_bytes: int
     restored_bytes: int
     restored_seconds: float = 0.0
+    held_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubqueryLoad:
-    """What the instances of a subquery did in an epoch; the tuples of buckets may be empty."""
+    """What the instances of a subquery did in an epoch; the tuples of buckets may be empty.
+
+    ``bucket_bytes`` is the state of each bucket in files, ``bucket_held_bytes`` in memory.
+    """
 
     subquery: int
     name: str
@@ -85,6 +91,7 @@ class SubqueryLoad:
     bucket_rows: tuple[int, ...] = ()
     bucket_seconds: tuple[float, ...] = ()
     bucket_bytes: tuple[int, ...] = ()
+    bucket_held_bytes: tuple[int, ...] = ()
     hot_keys: tuple[HotKey, ...] = ()
 
 
