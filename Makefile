@@ -3,7 +3,7 @@ PYTHON ?= python3
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check bench differ faults faults-short storm soak clean
+.PHONY: help setup run quick test check bench differ faults faults-short storm soak clean
 
 # help: print this list
 help:
@@ -17,6 +17,13 @@ setup:
 run:
 	@scripts/setup.sh run
 	@.venv/bin/penstock demo
+
+# quick: lint, and the tests without Spark that take no long time, in under three minutes
+quick: setup
+	@.venv/bin/ruff check --quiet
+	@.venv/bin/ruff format --check --quiet
+	@POLARS_MAX_THREADS=1 PENSTOCK_EXAMPLES=5 .venv/bin/python -m pytest -n 2 \
+	    -m "not spark and not slow" tests/unit tests/property tests/golden src/penstock
 
 # test: run all tests and doctests
 test: setup

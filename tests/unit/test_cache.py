@@ -128,6 +128,7 @@ def in_order(run: LocalRun) -> pl.DataFrame:
     return run.table().sort("k", "window_end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=["sliding", "tumbling"])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_workers_that_take_turns_catch_up(
@@ -195,6 +196,7 @@ QUERIES: dict[str, Callable[[Stream], Stream]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(QUERIES))
 def test_workers_catch_up(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = ps.from_rows([], schema=dict(rows(0).schema), time="ts", delay="70 seconds")
@@ -234,6 +236,7 @@ def test_sessions_that_ended_elsewhere_are_forgotten(
     assert 40 <= most <= 120, "of 320 in all"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=["sliding", "tumbling"])
 def test_restored_rows_are_worked_off_in_portions(
     window: TimeWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -38,6 +38,7 @@ def judge(*trees: Tree, grouped: bool = False, seed: int = 1) -> list[Finding]:
         return list(comparison.run(Statement(tree=t, grouped=grouped) for t in trees))
 
 
+@pytest.mark.slow
 def test_random_statements_are_equal_or_differ_by_name() -> None:
     with Comparison(rows(seed=11)) as comparison:
         report = Report.of(comparison.run(statements(320, seed=11)))

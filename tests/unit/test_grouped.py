@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import timedelta
 from decimal import Decimal
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -60,10 +61,13 @@ def test_as_duckdb(text: str, window: str) -> None:
     assert close(plain(found), plain(judged(text))), (found, judged(text))
 
 
+@cache
+def _judge() -> duckdb.DuckDBPyConnection:
+    return duckdb.connect().register("t", ROWS.to_arrow())
+
+
 def judged(text: str) -> Any:
-    asked = duckdb.connect()
-    asked.register("t", ROWS.to_arrow())
-    return asked.execute(f"SELECT {text} FROM t").fetchall()[0][0]
+    return _judge().execute(f"SELECT {text} FROM t").fetchall()[0][0]
 
 
 def plain(value: Any) -> Any:

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.operators.stores import keyed_rows
@@ -34,7 +34,6 @@ def found(store: KeyedRows, wanted: list[Key]) -> dict[Key, list[int]]:
 
 
 @given(changes=changes, wanted=st.lists(keys, max_size=6), few=st.sampled_from([0, 4, 1024]))
-@settings(max_examples=200)
 def test_a_store_is_a_dict_of_lists(
     changes: list[list[tuple[Key, list[int]]]], wanted: list[Key], few: int
 ) -> None:

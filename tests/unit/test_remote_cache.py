@@ -65,6 +65,7 @@ def fill(folder: Path, worker: int) -> int:
     return wrong
 
 
+@pytest.mark.slow
 def test_several_processes_share_it(tmp_path: Path) -> None:
     with ProcessPoolExecutor(3, mp_context=get_context("spawn")) as pool:
         assert sum(pool.map(fill, [tmp_path] * 3, range(3))) == 0

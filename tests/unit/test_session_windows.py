@@ -99,6 +99,7 @@ def test_a_long_session_of_many_epochs(values: dict[str, ExpressionLike]) -> Non
     assert len(found(rows, values)) == 2
 
 
+@pytest.mark.slow
 def test_a_batch_engine_finds_the_same_sessions() -> None:
     draw = np.random.default_rng(7)
     times = np.cumsum(draw.integers(0, 2 * SECOND, 10_000)) - draw.integers(0, 20 * SECOND, 10_000)

@@ -9,6 +9,7 @@ import pytest
 from bench.pages import PAGES, written
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
 def test_pages_are_in_step_with_the_code(page: Path) -> None:
     text = page.read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.batch import trading
@@ -26,6 +26,7 @@ LEAST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instances", [1, 3])
 def test_all_streams(instances: int, tmp_path: Path) -> None:
     got = run_streams(
@@ -48,7 +49,6 @@ orders = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
 @given(drawn=orders, cuts=st.lists(st.integers(0, 60), max_size=4))
 def test_any_cut_of_any_orders_trades_as_a_plain_book(
     drawn: list[tuple[int, str, int, int, int, int]], cuts: list[int]

@@ -33,6 +33,7 @@ def house(streams: dict[str, ps.Stream], market: Market) -> House:
     return House(**streams, within=market.reach)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", QUERIES)
 def test_python_gives_what_duckdb_gives(name: str, shape: str, tmp_path: Path) -> None:
@@ -47,6 +48,7 @@ def test_python_gives_what_duckdb_gives(name: str, shape: str, tmp_path: Path) -
         assert expected.height >= LEAST.get(name, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TEXTS)
 def test_sql_gives_what_duckdb_gives(name: str, tmp_path: Path) -> None:
     market = SHAPES["seconds"]
@@ -57,6 +59,7 @@ def test_sql_gives_what_duckdb_gives(name: str, tmp_path: Path) -> None:
     assert not odd, odd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["q4", "q5", "q6", "q7", "q9", "q11", "q16", "q18", "q19"])
 def test_epochs_and_sizes_change_nothing(name: str, tmp_path: Path) -> None:
     market, seed = SHAPES["seconds"], int(name[1:])

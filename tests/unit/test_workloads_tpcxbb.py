@@ -24,6 +24,7 @@ SIZES: dict[str, tuple[Any, int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instances", [1, 3])
 @pytest.mark.parametrize("name", SIZES)
 def test_it_gives_what_a_batch_job_gives(name: str, instances: int, tmp_path: Path) -> None:

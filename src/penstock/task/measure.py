@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import polars as pl
 import psutil
@@ -104,8 +103,9 @@ def ready_seconds() -> float:
     total = 0
     with suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
-            with suppress(OSError, IndexError, ValueError):
-                total += int(Path(f"/proc/self/task/{thread}/schedstat").read_text().split()[1])
+            name = f"/proc/self/task/{thread}/schedstat"
+            with suppress(OSError, IndexError, ValueError), open(name, "rb", buffering=0) as file:
+                total += int(file.read().split()[1])
     return total / 1e9
 
 
