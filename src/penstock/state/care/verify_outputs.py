@@ -37,7 +37,7 @@ def verify_outputs(found: Survey) -> Iterator[Finding]:
 
 
 def _without_folder(found: Survey, manifest: Manifest) -> Iterator[Finding]:
-    """Yield what is wrong with files that go to sinks that are no folders."""
+    """Yield what is wrong with files for sinks that are not folders."""
     if manifest.epoch != found.newest:
         return
     published = found.was_published(manifest)
