@@ -73,7 +73,7 @@ def test_a_sound_run_agrees_epoch_by_epoch_and_in_all(live: Path, specimen: Spec
         (counted("processed", -1), "rows", "rows were read and"),
         (counted("late", 1), "late", "counted as late"),
         (counted("written", 2), "written", "counted as written"),
-        (counted("refused", 1), "refused", "dead letters tell of"),
+        (counted("refused", 1), "refused", "refused rows: 2; dead letters: 1"),
     ],
 )
 def test_counts_that_part_are_named(
@@ -99,7 +99,7 @@ def test_rows_that_are_lost_or_doubled_in_a_folder_are_named(live: Path) -> None
         wrong = [p for p in found.partings if p.where == str(folder)]
         assert [p.kind for p in wrong] == ["output"]
         assert f"{frame.height} rows were written and {rows.height} are" in wrong[0].text
-        assert any(p.where == str(live / "raw") for p in found.partings), "the sum parts, too"
+        assert any(p.where == str(live / "raw") for p in found.partings), "the sum disagrees, too"
 
 
 def test_old_epochs_are_audited_by_their_sum(tmp_path: Path) -> None:

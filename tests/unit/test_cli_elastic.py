@@ -248,7 +248,7 @@ def test_rescale_asks_and_says_when_it_happens(tmp_path: Path) -> None:
     step(run)
     data, said = penstock("rescale", tmp_path, "--subquery", 1, "--instances", 3, "--json")
     assert (data["ok"], data["outcome"], data["records"]) == (True, "waiting", [])
-    assert "if it does not run, when it is started again" in said
+    assert "or after its next start if it is not running" in said
     step(run)
     assert run.driver.query.subqueries[1].instances == 3
 
@@ -353,7 +353,7 @@ def test_size(tmp_path: Path) -> None:
     assert wanted["subqueries"][0]["instances"] > 1e9 * load / 50
     text, said = penstock("size", file, "--instances", 6)
     assert "us a row" in text
-    assert "is full first" in said
+    assert "reaches its limit first" in said
     penstock("size", file, "--instances", 6, "--rate", 10, code=1)
     file.write_text(QUERY.replace("5000", "50"))
     _, said = penstock("size", file, code=1)

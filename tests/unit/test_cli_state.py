@@ -133,5 +133,5 @@ def test_repair_refuses_while_the_query_runs(home: Path, monkeypatch: pytest.Mon
     damage(home / "penstock" / "pinned" / "000000000001.json")
     done = penstock("repair", home)
     assert done.exit_code == 1
-    assert "seems to run" in done.stderr
+    assert "seems to be running" in done.stderr
     assert penstock("repair", home, "--force").exit_code == 0

@@ -221,7 +221,7 @@ def test_an_older_output_is_lost_and_counted(patients: dict[str, Patient]) -> No
     damage(path)
     plan = patient.repair()
     assert plan.back_to == 10
-    assert any(f"{rows} rows are lost" in note for note in plan.notes)
+    assert any(f"{rows} rows lost" in note for note in plan.notes)
     outcome = patient.specimen.go_on()
     assert len(outcome["raw"]) == len(patient.clean["raw"]) - rows
     assert outcome["out"] == patient.clean["out"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,18 @@ def run(stream: Stream) -> list[dict[str, Any]]:
         return [dict(row) for row in test.rows()]
 
 
+@cache
+def judge() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    connection.register("calls", pl.DataFrame(ROWS, schema=CALLS).to_arrow())
+    connection.register("towers", pl.DataFrame(SITES, schema=TOWERS).to_arrow())
+    return connection
+
+
 def ask_duckdb(text: str) -> list[dict[str, Any]]:
-    with duckdb.connect() as connection:
-        connection.register("calls", pl.DataFrame(ROWS, schema=CALLS).to_arrow())
-        connection.register("towers", pl.DataFrame(SITES, schema=TOWERS).to_arrow())
-        found = connection.execute(text)
-        names = [column[0] for column in found.description or ()]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    found = judge().execute(text)
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
 
 SCALARS = """

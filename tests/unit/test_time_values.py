@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -53,12 +54,14 @@ def ours(text: str, rows: pl.DataFrame) -> pl.Series:
     return rows.select(value.alias("v"))["v"]
 
 
+@cache
+def judge(zone: str) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect().execute(f"SET TimeZone='{zone}'")
+
+
 def duck(text: str, rows: pl.DataFrame, zone: str) -> list[Any]:
-    with duckdb.connect() as connection:
-        connection.execute(f"SET TimeZone='{zone}'")
-        connection.register("t", rows.with_row_index("__row").to_arrow())
-        found = connection.sql(f"SELECT ({text}) AS v FROM t ORDER BY __row").pl()["v"]
-    return plain(found)
+    connection = judge(zone).register("t", rows.with_row_index("__row").to_arrow())
+    return plain(connection.sql(f"SELECT ({text}) AS v FROM t ORDER BY __row").pl()["v"])
 
 
 def plain(values: pl.Series) -> list[Any]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.base.problems import Problem, located
+from penstock.base.words import pluralise
 
 
 class PenstockError(Exception):
@@ -56,7 +57,7 @@ class QueryError(PenstockError, ValueError):
 
     def __str__(self) -> str:
         count = len(self.problems)
-        lines = [f"the query has {count} mistake{'s' if count != 1 else ''}:"]
+        lines = [f"the query has {pluralise(count, 'mistake')}:"]
         lines += [f"  {i}. {problem.located}" for i, problem in enumerate(self.problems, 1)]
         return "\n".join(lines)
 
@@ -114,7 +115,7 @@ class FinishedError(CheckpointError):
         return (
             f"checkpoint {f['path']!r}: the query was finished with epoch {f['epoch']}, so its "
             "input is complete and all its windows are closed; use a new checkpoint for more "
-            "input, and for input that goes on start with available_now=True and without "
+            "input; if more input is to come, start with available_now=True and without "
             "finish=True, which keeps open what is not complete"
         )
 

@@ -48,7 +48,7 @@ def located(sentences: Iterable[str]) -> tuple[Problem, ...]:
 
 
 def user_line() -> str:
-    """Return the file and line from which Penstock was called, or nothing if it is no file's."""
+    """Return the file and line from which Penstock was called, or nothing if that is not a file."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename.startswith(_OURS):
         if frame.f_back is None:

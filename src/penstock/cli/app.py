@@ -176,7 +176,7 @@ def check(file: File, as_json: Json = False) -> None:
 def size(
     file: File,
     instances: Annotated[int | None, typer.Option(min=1, help="Share so many in all.")] = None,
-    rate: Annotated[float | None, typer.Option(help="Rows a second that it shall read.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Rows a second that it has to read.")] = None,
     target: Annotated[float, typer.Option(help="With --rate: how busy instances are.")] = 0.6,
     rows: Annotated[int, typer.Option(min=1000, help="Rows of each source to look at.")] = 200_000,
     strategy: Strategy = "operator-set-cloud",
@@ -222,7 +222,7 @@ def rescale(
     subquery: Annotated[
         str | None, typer.Option(help="Its number or name, as explain and top show them.")
     ] = None,
-    instances: Annotated[int | None, typer.Option(min=1, help="How many it shall have.")] = None,
+    instances: Annotated[int | None, typer.Option(min=1, help="How many it is to have.")] = None,
     rebalance: Annotated[
         bool, typer.Option("--rebalance", help="Even out the load; of all without --subquery.")
     ] = False,
@@ -293,14 +293,14 @@ def audit(
         str | None, typer.Option(help="Spark's part, if elsewhere (spark.penstock.sparkFolder).")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Published rows that are gone count, too.")
+        bool, typer.Option("--strict", help="Count published rows that are gone as well.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Compare what was handed out, read, late, refused and written with what is there.
 
-    Exit code 1 if something parts. Published epochs may be moved or deleted by their readers: they
-    are shown as missing, and count only with --strict.
+    Exit code 1 if something does not agree. Readers may move or delete published epochs; these are
+    shown as missing, and count only with --strict.
     """
     from penstock.cli.audit import run_audit
 

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from penstock.base.words import pluralise
 from penstock.cli.checkpoint import told
 from penstock.cli.output import give, say
 from penstock.state.care.audit import audit
@@ -15,7 +16,7 @@ from penstock.state.care.audited import Audit
 
 
 def run_audit(checkpoint: str, *, spark_folder: str | None, strict: bool, as_json: bool) -> None:
-    """Print an audit; end with exit code 1 if something parts."""
+    """Print an audit; end with exit code 1 if something does not agree."""
     with told(as_json):
         found = audit(checkpoint, spark_folder)
     agrees = found.agrees and not (strict and found.missing)
@@ -43,11 +44,11 @@ def _print(found: Audit) -> None:
         typer.echo(f"{parting.kind}: {parting.where}: {parting.text}")
     newest = f"{found.checkpoint}, up to epoch {found.newest}"
     if found.partings:
-        say(f"{newest}: {len(found.partings)} partings")
+        say(f"{newest}: {pluralise(len(found.partings), 'disagreement')}")
     elif found.missing:
-        say(f"{newest}: all agrees, but for published rows that are missing from their folders")
+        say(f"{newest}: everything agrees, except that published rows are gone from their folders")
     else:
-        say(f"{newest}: all agrees")
+        say(f"{newest}: everything agrees")
 
 
 def _cell(value: object) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from penstock.base.words import pluralise
 from penstock.cli.checkpoint import root_of
 from penstock.cli.output import give, say
 from penstock.control.records import DecisionRecord
@@ -28,7 +29,8 @@ def run_replay(checkpoint: str, *, last: int | None, as_json: bool) -> None:
         say("no decision was recorded; start the query with elastic=ps.elastic(...)")
     else:
         say(
-            f"{len(found)} decisions replayed: {len(found) - different} same, {different} different"
+            f"{pluralise(len(found), 'decision')} replayed: {len(found) - different} same, "
+            f"{different} different"
         )
     if different:
         raise typer.Exit(1)

@@ -19,8 +19,8 @@ from penstock.state.manifests import ManifestLog
 
 POLL_SECONDS = 0.1
 _LATER = (
-    "the query takes it up before its next epoch, which begins when there is input; "
-    "if it does not run, when it is started again"
+    "the query takes it up before its next epoch, which begins when there is input, "
+    "or after its next start if it is not running"
 )
 
 

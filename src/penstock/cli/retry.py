@@ -37,6 +37,6 @@ def run_retry(checkpoint: str, file: str, *, source: str, as_json: bool) -> None
         give({"ok": True, **asdict(found)})
     else:
         say(
-            f"{local_path(found.path)} is read with the query's next epoch; "
-            "if the query does not run, when it is started again"
+            f"{local_path(found.path)} is read with the query's next epoch, "
+            "or after its next start if the query is not running"
         )

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from penstock.base.errors import ConfigError, PenstockError
+from penstock.base.words import pluralise
 from penstock.cli.checkpoint import root_of
 from penstock.cli.load import import_from, load_query
 from penstock.cli.output import say
@@ -28,7 +29,7 @@ def run_query(
     file: Path, checkpoint: Path, options: dict[str, Any], *, progress: bool
 ) -> dict[str, Any]:
     """Run the query of a file until it ends or is interrupted; return what it did."""
-    import_from(file.parent)  # before there is Spark, whose workers shall find the modules too
+    import_from(file.parent)  # before Spark starts, so that its workers find the modules too
     with scratch_session("penstock run") as spark:
         query = load_query(file, lambda: spark).start(spark, checkpoint=checkpoint, **options)
         say(f"running {file} on {spark.sparkContext.master}; Ctrl-C stops it")
@@ -128,10 +129,10 @@ def describe_epoch(epoch: dict[str, Any]) -> str:
     'epoch 3: 5 rows in, 1 out, 0 late, 0 refused, 250 ms'
     """
     rows, files = epoch["rows"], epoch.get("files", {})
-    odd = [f"{files[n]:,} files {n}" for n in ("refused", "waiting") if files.get(n)]
+    odd = [f"{pluralise(files[n], 'file')} {n}" for n in ("refused", "waiting") if files.get(n)]
     return ", ".join(
         [
-            f"epoch {epoch['epoch']}: {rows.get('read', 0):,} rows in",
+            f"epoch {epoch['epoch']}: {pluralise(rows.get('read', 0), 'row')} in",
             f"{rows.get('written', 0):,} out",
             f"{rows.get('late', 0):,} late",
             f"{rows.get('refused', 0):,} refused",

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from penstock.base.words import pluralise
 from penstock.cli.output import give, say
 from penstock.control.sizing import instances_for_rate, share_instances
 from penstock.driver.sizing.sample import take_sample
@@ -51,4 +52,5 @@ def _bottleneck(found: Sizes, total: int | None, rate: float | None, target: flo
     most = found.instances[slowest.subquery] / slowest.load if slowest.load else float("inf")
     if rate is not None:
         return f"for {rate:,.0f} rows/s, with instances {target:.0%} busy"
-    return f"with {total} instances {slowest.name} is full first, at about {most:,.0f} rows/s"
+    sizes = "" if total is None else f"with {pluralise(total, 'instance')} "
+    return f"{sizes}{slowest.name} reaches its limit first, at about {most:,.0f} rows/s"

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.base.times import FINISHED, NOT_STARTED
+from penstock.base.words import pluralise
 from penstock.cli.checkpoint import told
 from penstock.cli.output import fail, give, say
 from penstock.plan.tails import state_folder
@@ -56,7 +57,9 @@ def list_state(
         typer.echo(f"{name.replace('_', ' '):<14} {value}")
     typer.echo(f"{'totals':<14} " + ", ".join(f"{n} {rows:,}" for n, rows in totals.items()))
     for sink in sinks:
-        typer.echo(f"{'sink':<14} {sink['target']}: {sink['state']}, {sink['rows']:,} rows")
+        typer.echo(
+            f"{'sink':<14} {sink['target']}: {sink['state']}, {pluralise(sink['rows'], 'row')}"
+        )
     _print(operators)
 
 
@@ -161,7 +164,7 @@ def show_state(
         if output is not None:
             _write(frame, output)
     if output is not None:
-        say(f"{frame.height:,} rows written to {output}")
+        say(f"{pluralise(frame.height, 'row')} written to {output}")
     if as_json:
         give({"rows": frame.height, "columns": frame.columns, "data": frame.head(rows).to_dicts()})
     elif output is None:
@@ -280,10 +283,12 @@ def _report(found: Verification) -> None:
         _tell(item)
     for item in found.notes:
         typer.echo(f"note: {item.path}: {item.wrong}; {item.means}")
-    state = f"{len(found.findings)} damaged" if found.findings else "sound"
+    damage = f"damaged in {pluralise(len(found.findings), 'place')}"
+    state = damage if found.findings else "sound"
     say(
-        f"{found.checkpoint}: {state}; newest epoch {found.newest}, {found.files:,} files, "
-        f"{found.bytes:,} bytes, {found.orphans} orphans"
+        f"{found.checkpoint}: {state}; newest epoch {found.newest}, "
+        f"{pluralise(found.files, 'file')}, {pluralise(found.bytes, 'byte')}, "
+        f"{pluralise(found.orphans, 'orphan')}"
     )
     if found.findings:
         say(f"hint: `penstock state repair {found.checkpoint} --dry-run` shows what can be done")
@@ -314,7 +319,7 @@ def repair_state(
     with told(as_json):
         survey(checkpoint, spark_folder)
         if not dry_run and not force and seems_to_run(checkpoint):
-            fail(f"{checkpoint}: its query seems to run", "stop it first, or use --force",
+            fail(f"{checkpoint}: its query seems to be running", "stop it first, or use --force",
                  as_json=as_json)  # fmt: skip
         plan = plan_repair(checkpoint, spark_folder)
         folder = None

@@ -212,7 +212,7 @@ def usable(checkpoint: Place) -> Iterator[None]:
     except OSError as error:
         reason = (
             f"it cannot be read or written: {error}; give a folder in which this user "
-            "(and that of Spark's workers) may make files"
+            "(and the user of Spark's workers) may create files"
         )
         raise CheckpointError(path=str(checkpoint), reason=reason) from error
 
@@ -301,7 +301,7 @@ class LocalFiles:
         self._lasting.add(folder)
 
     def _make(self, folder: str, parent: str) -> None:
-        """Make a folder below one that may be removed meanwhile, but not for ever.
+        """Make a folder below one that others may remove meanwhile; give up after some tries.
 
         Where no folder can be made, as below /proc, the disk says the same as if it were removed.
         """

@@ -1,1 +1,1 @@
-"""What a query tells of itself: typed events in its checkpoint."""
+"""What a query says about itself: typed events in its checkpoint."""

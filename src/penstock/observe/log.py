@@ -118,7 +118,7 @@ def read_events(root: Place, kind: str, *, last: int | None = None) -> list[Even
 
 
 def _readable(place: Place) -> list[Event]:
-    """Return the events of a file; none of a damaged one, which no reader would get past."""
+    """Return the events of a file; none if it is damaged, or every reader would stop there."""
     try:
         return list(_events_in(place))
     except CheckpointError:

@@ -104,7 +104,7 @@ class Snapshot:
 
 
 def read_snapshot(root: Place) -> Snapshot | None:
-    """Return how the query of a checkpoint does; None if it has told nothing yet.
+    """Return how the query of a checkpoint is doing; None if it has written nothing yet.
 
     Args:
         root: Penstock's folder in the checkpoint.

@@ -3,7 +3,7 @@
 Beside a sink's folder, hidden, is a short list of claims; the newest one says which query may write
 there, and from which number on the folder's epochs are its own. It is beside the folder and not in
 it, because Polars reads every file below a folder. Laws: a folder has one owner at a time; one with
-epochs of others is taken only by who says so; no two owners have the same number.
+epochs of others is taken only by a query that says so; no two owners share a number.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def _names(target: Place) -> list[str]:
 
 
 def _clear(target: Place, claim: Claim) -> None:
-    """Remove the epochs of others, each in one step; what a crash has left goes, too."""
+    """Remove the epochs of others, each in one step, and what a crash has left."""
     aside = claims_folder(target)
     for number, name in epochs_in(target).items():
         if number < claim.begin:

@@ -236,7 +236,7 @@ def resources_of(
         return FixedSlots(context.defaultParallelism)
     rules = sizing_of(master, settings.get, most_executors)
     if sizing and not rules.ours:
-        _LOG.warning("Spark sizes the application (dynamicAllocation); Penstock leaves it to it")
+        _LOG.warning("Spark sizes the application itself (dynamicAllocation), so Penstock does not")
     return SparkResources(
         SparkExecutors(context),
         most_executors=rules.most_executors,

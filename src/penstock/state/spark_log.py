@@ -150,7 +150,7 @@ def logged_files(offsets: Place) -> dict[int, int]:
 def files_of(spark: Place, epoch: int) -> list[str] | None:
     """Return the files that Spark has handed out for an epoch; None if its log does not say.
 
-    A source that is no list of files, and an epoch that Spark has forgotten, cannot be told.
+    Nothing can be said of a source that is not a list of files, or of an epoch that Spark forgot.
     """
     try:
         lines = (spark / "offsets" / str(epoch)).read().decode().splitlines()[2:]

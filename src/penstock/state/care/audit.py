@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import CheckpointError
+from penstock.base.words import pluralise
 from penstock.files.place import Place, place_of
 from penstock.plan.epoch import Output, StagedFile
 from penstock.sinks.sink import LastingKind
@@ -132,7 +133,7 @@ class _Auditor:
         read, late = counts.get("read", 0), counts.get("late", 0)
         refused = counts.get("refused", 0)
         if handed_out is not None and handed_out != read:
-            text = f"the sources handed out {handed_out} rows and {read} were read"
+            text = f"the sources handed out {pluralise(handed_out, 'row')} and {read:,} were read"
             self._part("input", where, text, epoch)
         known = counts.get("processed", 0) + late + refused
         if read != known:
@@ -146,7 +147,7 @@ class _Auditor:
                 self._part(word, where, text, epoch)
         letters = self._letters(manifest)
         if letters is not None and letters != refused:
-            text = f"{refused} rows were refused and dead letters tell of {letters}"
+            text = f"refused rows: {refused:,}; dead letters: {letters:,}"
             self._part("refused", where, text, epoch)
 
     def _letters(self, manifest: Manifest) -> int | None:

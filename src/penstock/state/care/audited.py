@@ -1,4 +1,4 @@
-"""What an audit found: what was counted, what is there, and where the two part."""
+"""What an audit found: what was counted, what is there, and where the two disagree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Parting:
             ``missing`` for published rows that are not in their folder any more, which readers may
             move or delete.
         where: The epoch, the folder or the file.
-        text: What parts, with the numbers.
+        text: What does not agree, with the numbers.
         epoch: The epoch, if it is about one.
         rows: How many rows are missing, if that is known.
     """

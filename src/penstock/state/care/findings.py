@@ -105,7 +105,7 @@ def finding(
     means: str | None = None,
     repair: str | None = None,
 ) -> Finding:
-    """Return a finding of damage, with what its kind means unless told."""
+    """Return a finding of damage; unless given, what it means follows from its kind."""
     usual = MEANING[kind]
     return Finding(
         path=path,

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from penstock.base.words import pluralise
 from penstock.files.place import Place, place_of
 from penstock.plan.buckets import BucketSet
 from penstock.plan.epoch import SegmentRef
@@ -289,8 +290,8 @@ class _Planner:
         yield from self._aside(item, item.wrong)
         self.accepted.append(item.path)
         rows = self._rows_of(item)
-        number = "an unknown number of" if rows is None else str(rows)
-        self.notes.append(f"{item.path}: {number} rows are lost; the epoch cannot be run again")
+        lost = "an unknown number of rows" if rows is None else pluralise(rows, "row")
+        self.notes.append(f"{item.path}: {lost} lost; the epoch cannot be run again")
 
     def _rows_of(self, item: Finding) -> int | None:
         manifest = self.seen.manifests.get(-1 if item.epoch is None else item.epoch)

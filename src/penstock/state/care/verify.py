@@ -141,7 +141,7 @@ def _manifests(found: Survey) -> Iterator[Finding]:
 
 
 def _reached(found: Survey) -> int:
-    """Return the last epoch that was committed, by all that tells of it."""
+    """Return the last epoch that was committed, going by everything that mentions one."""
     markers = [epoch_of_name(e.name) for e in (found.root / "published").list()]
     published = [epoch for _, epoch in found.published()]
     told = [epoch for epoch in [*markers, *published] if epoch is not None]
@@ -171,7 +171,7 @@ def _buckets(found: Survey) -> int | None:
     try:
         buckets = read_pin(found.root, pins[-1]).facts.get("buckets") if pins else None
     except (CheckpointError, FileNotFoundError):
-        return None  # told of elsewhere
+        return None  # reported elsewhere
     return buckets if isinstance(buckets, int) else None
 
 
@@ -190,7 +190,7 @@ def _segment(
     if frame.height and not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high):
         return "damaged: it has rows without a bucket"
     if (isinstance(high, int) and high >= top) or any(b > top for _, b in ref.live):
-        return f"damaged: it has buckets beyond the {top} that there are"
+        return f"damaged: it has buckets beyond the {top} of the query"
     if columns.setdefault(folder.name, frame.schema) != frame.schema:
         return f"damaged: its columns are not those of other segments: {dict(frame.schema)}"
     return None

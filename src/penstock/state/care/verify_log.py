@@ -89,7 +89,7 @@ def _checksum(found: Survey, place: Place, kind: str, data: bytes) -> Iterator[F
         return
     log = found.last.spark_log if found.last else {}
     vouched = path.removeprefix(found.relative(found.spark) + "/") in log
-    if vouched or not sane:  # the file has the hash in the manifest, or the checksum is no checksum
+    if vouched or not sane:  # the file has the hash in the manifest, or the checksum is not one
         yield finding(found.relative(beside), "crc", "damaged: it does not fit its file")
     else:
         yield finding(path, kind, "damaged: its bytes do not fit Spark's checksum", epoch=epoch)
