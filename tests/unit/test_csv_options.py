@@ -131,7 +131,7 @@ def test_options_are_pinned(tmp_path: Path) -> None:
         stream = ps.read_csv(
             tmp_path, time="ts", schema={"k": pl.String, "ts": pl.Datetime}, **options
         )
-        LocalRun(compile_query(stream.write_memory().sinks), tmp_path / "c")
+        LocalRun(compile_query(stream.write_memory().sinks), tmp_path / "c").epoch({})
 
     start()
     start(patience="2 minutes", late="needed")  # these change no result

@@ -315,7 +315,7 @@ def test_it_is_compiled_explained_and_pinned(tmp_path: Path) -> None:
     query = compile_query(stream().write_to("lines", out, ordered=True).sinks)
     assert f"write lines {out} in order" in explain(query)
     assert meaning(query)["sink-0 target"] == f"lines {out}"
-    LocalRun(query, tmp_path / "ck")
+    LocalRun(query, tmp_path / "ck").epoch({})
     other = compile_query(stream().write_to("lines", f"{out}2", ordered=True).sinks)
     with pytest.raises(CheckpointError, match="sink-0 target"):
         LocalRun(other, tmp_path / "ck")
