@@ -75,6 +75,13 @@ def test_the_documents_name_modules_that_exist() -> None:
     assert not missing
 
 
+def test_the_way_of_a_row_names_as_many_modules_as_it_says() -> None:
+    way = (ROOT / "docs/architecture.md").read_text().partition("# Beside the row's way")[0]
+    told = re.search(r"passes the (\d+) modules", way)
+    assert told is not None
+    assert len(set(re.findall(r"`((?:\w+/)+\w+\.py)`", way))) == int(told[1])
+
+
 def test_links_lead_somewhere() -> None:
     for document in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
