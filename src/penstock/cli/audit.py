@@ -42,7 +42,8 @@ def _print(found: Audit) -> None:
             typer.echo()
     for parting in (*found.partings, *found.missing):
         typer.echo(f"{parting.kind}: {parting.where}: {parting.text}")
-    newest = f"{found.checkpoint}, up to epoch {found.newest}"
+    reached = "no epoch yet" if found.newest < 0 else f"up to epoch {found.newest}"
+    newest = f"{found.checkpoint}, {reached}"
     if found.partings:
         say(f"{newest}: {pluralise(len(found.partings), 'disagreement')}")
     elif found.missing:
