@@ -44,7 +44,9 @@ def test_only_a_checked_manifest_shows_its_damage(store: Store, noticed: bool) -
     path = f"{clean.machine.checkpoint}/penstock/manifests/{epoch:012d}.json"
     data = disk.read(path)
     disk.unlink(path)
-    disk.create(path, data.replace(b'"read": ', b'"read": 1'), sync=True)
+    damaged = data.replace(b'"read":', b'"read":1')
+    assert damaged != data
+    disk.create(path, damaged, sync=True)
     machine = clean.snapshots[epoch].machine(clean.scenario, store, epoch)
     with machine.in_use():
         if noticed:
