@@ -64,12 +64,12 @@ class BucketMap:
         owners = tuple(moves.get(bucket, owner) for bucket, owner in enumerate(self.owners))
         return BucketMap(owners=owners, instances=self.instances)
 
-    def moved(self, after: BucketMap) -> BucketSet:
+    def find_moved(self, after: BucketMap) -> BucketSet:
         """Return the buckets that have another owner in another map."""
         pairs = zip(self.owners, after.owners, strict=True)
         return BucketSet.of(b for b, (old, new) in enumerate(pairs) if old != new)
 
-    def resized(self, instances: int, loads: Sequence[float] = ()) -> BucketMap:
+    def resize(self, instances: int, loads: Sequence[float] = ()) -> BucketMap:
         """Return a balanced map for another number of instances that moves few buckets.
 
         Args:

@@ -108,7 +108,7 @@ class Abilities:
     cores: bool = False
     quotas: bool = False
 
-    def lacking(self, change: Change) -> tuple[Part, ...]:
+    def find_lacking(self, change: Change) -> tuple[Part, ...]:
         """Return the parts of a change that cannot be carried out."""
         return tuple(part for part in change.parts if not getattr(self, part))
 

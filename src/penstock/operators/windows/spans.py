@@ -27,7 +27,9 @@ class Span:
     before_us: int | None
     buckets: int
 
-    def written(self, rows: pl.DataFrame, start_us: pl.Expr, keys: Sequence[str]) -> pl.DataFrame:
+    def select_written(
+        self, rows: pl.DataFrame, start_us: pl.Expr, keys: Sequence[str]
+    ) -> pl.DataFrame:
         """Return the rows, of any windows, whose windows are written here.
 
         >>> rows = pl.DataFrame({"start": [0, 10, 20]})
