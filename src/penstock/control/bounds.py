@@ -103,8 +103,8 @@ def count_needed_for_memory(subquery: SubqueryView, bounds: Bounds) -> int:
     >>> one = SubqueryView(
     ...     id=1, name="a", owners=BucketMap.even(2, 1), instances=(), bucket_held_bytes=(60, 50)
     ... )
-    >>> needed_for_memory(one, Bounds(memory_bytes=100)), needed_for_memory(one, Bounds())
-    (2, 1)
+    >>> [count_needed_for_memory(one, b) for b in (Bounds(memory_bytes=100), Bounds())]
+    [2, 1]
     """
     if not bounds.memory_bytes:
         return 1

@@ -125,7 +125,7 @@ def balance(
         improvement: A good move improves the deviation by this share of it at least.
 
     >>> even = Placed(owners=BucketMap.even(4, 2), utilisations=(0.9, 0.2))
-    >>> balanced(even, np.array([0.6, 0.3, 0.1, 0.1])).owners.owners
+    >>> balance(even, np.array([0.6, 0.3, 0.1, 0.1])).owners.owners
     (0, 1, 1, 1)
     """
     owners, now = np.array(placed.owners.owners), np.array(placed.utilisations)

@@ -21,7 +21,7 @@ def tell_changes(
     """Return sentences about the facts that differ.
 
     >>> then, now = {"source 0 delay_us": 0}, {"source 0 delay_us": 1_000_000}
-    >>> told_changes(["source 0 delay_us"], then, now)
+    >>> tell_changes(["source 0 delay_us"], then, now)
     ["source 0 delay was '0s' and is now '1s'"]
     """
     return [

@@ -225,7 +225,7 @@ def sha256(data: bytes) -> str:
 def name_by_hash(stem: str, digest: str, ending: str) -> str:
     """Return a file name that carries the beginning of the hash of the file's bytes.
 
-    >>> named_by_hash("part-00000", sha256(b"rows"), ".parquet")
+    >>> name_by_hash("part-00000", sha256(b"rows"), ".parquet")
     'part-00000-bc51e9e65d79e1c9.parquet'
     """
     return f"{stem}-{digest[:16]}{ending}"

@@ -76,7 +76,7 @@ class BucketMap:
             instances: How many instances there are to be.
             loads: What each bucket weighs; all the same unless given.
 
-        >>> BucketMap.even(6, 2).resized(3).owners, BucketMap.even(6, 3).resized(2).owners
+        >>> BucketMap.even(6, 2).resize(3).owners, BucketMap.even(6, 3).resize(2).owners
         ((0, 0, 2, 1, 1, 2), (0, 0, 1, 1, 0, 1))
         """
         weights = list(loads) if loads and sum(loads) > 0 else [1.0] * len(self.owners)

@@ -100,7 +100,7 @@ class Abilities:
 
     >>> from dataclasses import replace
     >>> change = Change(subquery=1, owners=BucketMap.even(4, 2), kind="move", cause=USER)
-    >>> Abilities(cores=True).lacking(replace(change, cores=(1.0, 2.0), quotas=(1.0, 1.0)))
+    >>> Abilities(cores=True).find_lacking(replace(change, cores=(1.0, 2.0), quotas=(1.0, 1.0)))
     ('quotas',)
     """
 

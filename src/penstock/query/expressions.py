@@ -127,7 +127,7 @@ def unknown_column(name: str, schema: Schema) -> str:
 def find_nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name that was probably meant: in another case, or misspelled.
 
-    >>> nearest("X", ["k", "x"]), nearest("scr", ["dst", "src"]), nearest("q", ["k"])
+    >>> find_nearest("X", ["k", "x"]), find_nearest("scr", ["dst", "src"]), find_nearest("q", ["k"])
     ('x', 'src', None)
     """
     alike = [other for other in known if other.lower() == name.lower()]

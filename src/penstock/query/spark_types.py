@@ -38,9 +38,9 @@ _NO_TIME = "Spark reads no times of day from files; cast it to text"
 def hand_over(dtype: pl.DataType) -> tuple[pl.DataType, str] | None:
     """Return the type in which a column is handed to Spark, and what Spark calls it.
 
-    >>> handed_over(pl.UInt8()), handed_over(pl.Datetime("ns", "Asia/Tokyo"))
+    >>> hand_over(pl.UInt8()), hand_over(pl.Datetime("ns", "Asia/Tokyo"))
     ((Int16, 'smallint'), (Datetime(time_unit='us', time_zone='Asia/Tokyo'), 'timestamp'))
-    >>> handed_over(pl.List(pl.UInt64))[1], handed_over(pl.Time())
+    >>> hand_over(pl.List(pl.UInt64))[1], hand_over(pl.Time())
     ('array<decimal(20,0)>', None)
     """
     if dtype in _PLAIN:

@@ -22,7 +22,7 @@ def read_given_rows(
     Raises:
         QueryError: No frame can be made of them.
 
-    >>> given_rows([{"x": 2.9}], {"x": pl.Int64})[1]
+    >>> read_given_rows([{"x": 2.9}], {"x": pl.Int64})[1]
     ["from_rows: column 'x': 2.9 has no exact value of type Int64"]
     """
     if isinstance(rows, pl.DataFrame):
@@ -41,7 +41,7 @@ def read_given_rows(
 def find_same_but_for_case(names: Iterable[str]) -> list[str]:
     """Return a complaint about columns that Spark cannot tell apart.
 
-    >>> same_but_for_case(["k", "x", "K"])
+    >>> find_same_but_for_case(["k", "x", "K"])
     ["from_spark: columns 'k' and 'K' differ in case alone, which Spark ignores; rename one"]
     """
     found: dict[str, str] = {}

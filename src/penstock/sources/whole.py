@@ -24,7 +24,7 @@ def read_whole_rows(
         schema: The columns of the source.
 
     >>> wide = pl.DataFrame({"x": [1], "note": [7], "more": ["?"]})
-    >>> whole_rows([wide], wide.select("x"), {"x": pl.Int64(), "note": pl.String()}).rows()
+    >>> read_whole_rows([wide], wide.select("x"), {"x": pl.Int64(), "note": pl.String()}).rows()
     [(1, '7')]
     """
     parts = [_fit_columns(frame, schema) for frame in found]

@@ -209,11 +209,11 @@ def find_missing(
     ...                       merged=merged)
     >>> a, b, c = ref("a"), ref("b"), ref("c")
     >>> whole = BucketSet(((0, 4),))
-    >>> [r.name for r in missing([a, b], [a, b, c], whole, 0)]
+    >>> [r.name for r in find_missing([a, b], [a, b, c], whole, 0)]
     ['c']
-    >>> [r.name for r in missing([a, b], [ref("ab", ("a", "b")), c], whole, 0)]
+    >>> [r.name for r in find_missing([a, b], [ref("ab", ("a", "b")), c], whole, 0)]
     ['c']
-    >>> missing([a], [ref("ab", ("a", "b"))], whole, 0) is None
+    >>> find_missing([a], [ref("ab", ("a", "b"))], whole, 0) is None
     True
     """
     known = {ref.name: ref for ref in had}

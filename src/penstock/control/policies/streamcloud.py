@@ -267,7 +267,7 @@ def choose_larger(now: int, used: float, rules: StreamCloudParameters) -> int:
     """Return the size to grow to when the mean utilisation is above the upper threshold.
 
     >>> single = StreamCloudParameters(provisioning="individual")
-    >>> larger(4, 0.93, StreamCloudParameters()), larger(4, 0.93, single)
+    >>> choose_larger(4, 0.93, StreamCloudParameters()), choose_larger(4, 0.93, single)
     (7, 5)
     """
     if rules.provisioning == "individual":
@@ -282,9 +282,9 @@ def choose_smaller(now: int, used: float, rules: StreamCloudParameters) -> int:
     """Return the size to shrink to when the mean utilisation is below the lower threshold.
 
     >>> aware, single = (StreamCloudParameters(provisioning=way) for way in PROVISIONING)
-    >>> smaller(10, 0.3, aware), smaller(10, 0.3, single)
+    >>> choose_smaller(10, 0.3, aware), choose_smaller(10, 0.3, single)
     (5, 9)
-    >>> smaller(2, 0.45, aware), smaller(2, 0.45, single)
+    >>> choose_smaller(2, 0.45, aware), choose_smaller(2, 0.45, single)
     (2, 2)
     """
     least = max(1, ceil(now * used / rules.target - _NEAR))

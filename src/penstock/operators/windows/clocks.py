@@ -32,7 +32,8 @@ def find_reached(readings: pl.Series, zone: str) -> pl.Series:
         zone: The zone of the clock.
 
     >>> midnight = pl.Series(["2018-11-04 00:00"]).str.to_datetime(time_unit="us").to_physical()
-    >>> reached(midnight, "America/Sao_Paulo").cast(pl.Datetime("us")).to_list()  # it showed 1:00
+    >>> found = find_reached(midnight, "America/Sao_Paulo")  # it showed 1:00
+    >>> found.cast(pl.Datetime("us")).to_list()
     [datetime.datetime(2018, 11, 4, 3, 0)]
     """
     shown = readings.cast(pl.Datetime("us"))
@@ -58,7 +59,7 @@ def _after_skip(readings: pl.Series, zone: str) -> pl.Series:
 def show_at(instants: pl.Series, zone: str) -> pl.Series:
     """Return what a clock shows at some instants, all in microseconds.
 
-    >>> shown_at(pl.Series([0]), "Asia/Tokyo").to_list()
+    >>> show_at(pl.Series([0]), "Asia/Tokyo").to_list()
     [32400000000]
     """
     utc = instants.cast(pl.Datetime("us", "UTC"))
