@@ -116,7 +116,9 @@ class Life:
     def rescale(self) -> dict[str, Any]:
         """Give a subquery another number of instances."""
         layout = self.query._driver.layout
-        free = [s.id for s in self.query._driver.query.subqueries if not layout.query.fixed(s.id)]
+        free = [
+            s.id for s in self.query._driver.query.subqueries if not layout.query.is_fixed(s.id)
+        ]
         subquery, instances = self.rng.choice(free), self.rng.randint(1, self.given["instances"])
         for protocol in self._protocols():
             try:
@@ -129,7 +131,9 @@ class Life:
     def move(self) -> dict[str, Any]:
         """Give some buckets of a subquery to other instances."""
         layout = self.query._driver.layout
-        movable = [s.id for s in self.query._driver.query.subqueries if layout.query.movable(s.id)]
+        movable = [
+            s.id for s in self.query._driver.query.subqueries if layout.query.is_movable(s.id)
+        ]
         several = [number for number in movable if layout.maps[number].instances > 1]
         subquery = self.rng.choice(several or movable)
         owners = layout.maps[subquery]

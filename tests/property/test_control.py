@@ -13,19 +13,19 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from penstock.base.hashing import bucket_of
-from penstock.control.beside import BEARABLE_SECONDS, held_on_hosts, reading_seconds
-from penstock.control.bounds import most_instances, needed_for_memory, task_slots
+from penstock.control.beside import BEARABLE_SECONDS, reading_seconds, sum_held_on_hosts
+from penstock.control.bounds import count_needed_for_memory, most_instances, task_slots
 from penstock.control.decision import Decision
 from penstock.control.elastic import Elastic, elastic, make_policy
 from penstock.control.guard import guard
-from penstock.control.placing import Placed, balanced, expected, resized
+from penstock.control.placing import Placed, balance, expect_utilisations, resize
 from penstock.control.policies.streamcloud import (
     PATIENCE,
     PROVISIONING,
     Provisioning,
     StreamCloudParameters,
 )
-from penstock.control.rebalance import rebalanced
+from penstock.control.rebalance import rebalance_subquery
 from penstock.control.records import DecisionRecord
 from penstock.control.replay import differences, replay
 from penstock.control.view import InstanceView, SubqueryView, View
@@ -139,7 +139,7 @@ def test_every_proposed_map_is_valid_and_proposed_once(view: View, rules: Elasti
         grows = change.owners.instances > subquery.owners.instances
         assert not grows or change.owners.instances <= most
         assert change.owners.instances >= min(rules.min, most)
-        moved = set(subquery.owners.moved(change.owners))
+        moved = set(subquery.owners.find_moved(change.owners))
         assert not moved & set(subquery.moving)
         assert change.reason
     assert decision.reasons
@@ -159,7 +159,7 @@ def test_balancing_never_makes_loads_more_uneven(
 ) -> None:
     assume(subquery.movable and sum(subquery.bucket_loads) > 0)
     now = Placed(owners=subquery.owners, utilisations=subquery.utilisations)
-    placed = balanced(
+    placed = balance(
         now,
         np.array(subquery.bucket_loads),
         frozen=subquery.moving,
@@ -168,13 +168,13 @@ def test_balancing_never_makes_loads_more_uneven(
     )
     assert placed.deviation <= now.deviation + 1e-9
     assert placed.worst <= now.worst + 1e-9
-    assert np.allclose(placed.utilisations, expected(subquery, placed.owners), atol=1e-9)
-    assert not set(subquery.owners.moved(placed.owners)) & set(subquery.moving)
+    assert np.allclose(placed.utilisations, expect_utilisations(subquery, placed.owners), atol=1e-9)
+    assert not set(subquery.owners.find_moved(placed.owners)) & set(subquery.moving)
 
 
 @given(subqueries(), st.integers(1, 10))
 def test_another_size_keeps_the_whole_load(subquery: SubqueryView, instances: int) -> None:
-    placed = resized(subquery, instances)
+    placed = resize(subquery, instances)
     assume(placed is not None)
     assert placed is not None
     assert placed.owners.instances == instances
@@ -210,11 +210,11 @@ def test_what_the_guard_accepts_keeps_the_bounds(
         most = most_instances(view, subquery, rules)
         assert min(rules.min, most) <= size <= rules.max
         assert size <= max(most, subquery.owners.instances)
-        assert not set(subquery.owners.moved(change.owners)) & set(subquery.moving)
+        assert not set(subquery.owners.find_moved(change.owners)) & set(subquery.moving)
         assert not subquery.fixed or size == subquery.owners.instances
         ago = view.at - memory["changed"].get(subquery.name, -math.inf)
         assert ago >= rules.cooldown_seconds or change.owners == subquery.owners
-        assert view.abilities.lacking(change) == ()
+        assert view.abilities.find_lacking(change) == ()
         if rules.memory_bytes:
             after = np.bincount(change.owners.owners, weights=subquery.bucket_held_bytes).max()
             before = np.bincount(subquery.owners.owners, weights=subquery.bucket_held_bytes).max()
@@ -236,10 +236,11 @@ def test_what_the_guard_accepts_can_be_borne_together(
         sizes = [after[s.id].instances if s.id in after else s.owners.instances for s in mine]
         grown = [s for s in mine if s.id in after and after[s.id].instances > s.owners.instances]
         asked = any(
-            after[s.id].instances <= max(bounds.min, needed_for_memory(s, bounds)) for s in grown
+            after[s.id].instances <= max(bounds.min, count_needed_for_memory(s, bounds))
+            for s in grown
         )
         assert asked or not grown or sum(sizes) <= task_slots(view, bounds)
-    before, held = held_on_hosts(view, {}), held_on_hosts(view, after)
+    before, held = sum_held_on_hosts(view, {}), sum_held_on_hosts(view, after)
     assert all(
         not bounds.memory_bytes or held[host] <= max(bounds.memory_bytes * slots, before[host])
         for host, slots in view.hosts.items()
@@ -289,7 +290,7 @@ def test_a_recorded_decision_can_be_taken_again(
 
 @given(subqueries())
 def test_a_balance_by_hand_improves_or_says_why_not(subquery: SubqueryView) -> None:
-    change, sentence = rebalanced(subquery)
+    change, sentence = rebalance_subquery(subquery)
     assert sentence
     if change is not None:
         assert change.owners.instances == subquery.owners.instances

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.base.durations import DAY
 from penstock.base.times import FINISHED, NOT_STARTED
-from penstock.operators.windows.clocks import panes_at, reached, shown_at
+from penstock.operators.windows.clocks import find_reached, panes_at, show_at
 from penstock.operators.windows.panes import Panes
 from penstock.plan.changes import MoveProtocol
 from penstock.testing.reference.rows import to_micros
@@ -92,10 +92,10 @@ def test_without_a_change_near_by_a_day_is_the_date(
 def test_days_follow_one_another_in_every_zone() -> None:
     days = pl.int_range(-40_000, 47_000, dtype=pl.Int64, eager=True)
     for zone in CHANGES:
-        starts = reached(days * DAY, zone)
+        starts = find_reached(days * DAY, zone)
         assert starts.is_sorted()
-        assert (shown_at(starts, zone) >= days * DAY).all()
-        assert (shown_at(starts - 1, zone) < days * DAY).all()
+        assert (show_at(starts, zone) >= days * DAY).all()
+        assert (show_at(starts - 1, zone) < days * DAY).all()
     assert Panes.of(ps.tumbling("1 day", zone="UTC")).sealed_before(FINISHED) == FINISHED // DAY
     assert Panes.of(ps.tumbling("1 day", zone="UTC")).sealed_before(NOT_STARTED) < 0
 

@@ -11,7 +11,7 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
 import penstock as ps
-from penstock.query.spark_types import handed_over
+from penstock.query.spark_types import hand_over
 
 NEW_YORK = "America/New_York"
 
@@ -120,7 +120,7 @@ def test_every_type_is_the_same_with_and_without_rows(spark: SparkSession, tmp_p
         )
         query.awaitTermination(120)
         assert query.exception() is None
-    handed = {name: handed_over(dtype) for name, dtype in rows.schema.items()}
+    handed = {name: hand_over(dtype) for name, dtype in rows.schema.items()}
     words = {name: found[1].replace("`", "") for name, found in handed.items() if found}
     assert [dict(types) for types, _ in seen] == [words] * len(seen)
     assert [len(found) for _, found in seen].count(1) == 1 < len(seen)

@@ -100,7 +100,7 @@ PLACES: dict[str, tuple[Callable[[Stream], Stream], Any, str, str]] = {
     "batch process": (
         lambda s: s.process(Totals(), by="k"),
         batch_process._Calls,
-        "_checked_states",
+        "_check_states",
         "process",
     ),
 }

@@ -62,7 +62,7 @@ A, B, C = ref("a"), ref("b"), ref("c")
 def test_what_a_state_lacks(
     had: list[SegmentRef], now: list[SegmentRef], lacking: list[str] | None
 ) -> None:
-    assert names(cache.missing(had, now, WHOLE, 50)) == lacking
+    assert names(cache.find_missing(had, now, WHOLE, 50)) == lacking
 
 
 def key(refs: list[SegmentRef], watermark: int = 0) -> cache.Key:

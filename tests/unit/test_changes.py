@@ -54,9 +54,9 @@ def test_an_instance_may_be_left_without_rows_or_work() -> None:
 
 def test_abilities_name_what_lacks() -> None:
     every = replace(CHANGE, quotas=(0.5, 0.5), weights=(1.0, 3.0), cores=(1.0, 1.0))
-    assert Abilities().lacking(CHANGE) == ()
-    assert Abilities().lacking(every) == PARTS
-    assert Abilities(weights=True, quotas=True).lacking(every) == ("cores",)
+    assert Abilities().find_lacking(CHANGE) == ()
+    assert Abilities().find_lacking(every) == PARTS
+    assert Abilities(weights=True, quotas=True).find_lacking(every) == ("cores",)
 
 
 def test_what_it_carries_is_told() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.control.beside import BEARABLE_SECONDS, held_on_hosts, reading_seconds
+from penstock.control.beside import BEARABLE_SECONDS, reading_seconds, sum_held_on_hosts
 from penstock.control.bounds import Bounds, room_for
 from penstock.control.decision import Decision
 from penstock.control.elastic import Elastic, make_policy
@@ -35,7 +35,7 @@ def seen(number: int, *hosts: str, **others: Any) -> SubqueryView:
 
 
 def sized(subquery: SubqueryView, instances: int) -> Change:
-    return change(subquery, subquery.owners.resized(instances))
+    return change(subquery, subquery.owners.resize(instances))
 
 
 def change(subquery: SubqueryView, owners: BucketMap, kind: ChangeKind = "rescale") -> Change:
@@ -161,9 +161,9 @@ def test_what_hosts_hold() -> None:
         ),
     )
     view = view_of(one, two, hosts={"a": 1, "b": 1, "c": 1})
-    assert held_on_hosts(view, {}) == {"a": 10, "b": 126, "c": 0}
+    assert sum_held_on_hosts(view, {}) == {"a": 10, "b": 126, "c": 0}
     grown = change(one, one.owners.with_owners({0: 1, 1: 1}))
-    assert held_on_hosts(view, {1: grown}) == {"a": 7, "b": 129, "c": 0}
+    assert sum_held_on_hosts(view, {1: grown}) == {"a": 7, "b": 129, "c": 0}
 
 
 def test_moves_that_an_epoch_cannot_bear_together_wait() -> None:

@@ -41,7 +41,7 @@ def change(owners: BucketMap, kind: ChangeKind = "rescale") -> Change:
 
 
 MOVE = change(BEFORE.with_owners({0: 1}), "rebalance")
-GROW, SHRINK = change(BEFORE.resized(3)), change(BEFORE.resized(1))
+GROW, SHRINK = change(BEFORE.resize(3)), change(BEFORE.resize(1))
 
 
 def judged(

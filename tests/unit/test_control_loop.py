@@ -11,7 +11,7 @@ import polars as pl
 from penstock.base.config import Config
 from penstock.control.controller import Controller, Past
 from penstock.control.elastic import Elastic, make_policy
-from penstock.control.rebalance import rebalanced
+from penstock.control.rebalance import rebalance_subquery
 from penstock.control.records import DecisionRecord
 from penstock.control.replay import differences, replay
 from penstock.control.view import InstanceView, SubqueryView
@@ -99,7 +99,7 @@ def test_a_change_by_hand_begins_a_cool_down_too() -> None:
     cluster = Cluster(rules=Elastic(cooldown_seconds=10.0), shares=even(), instances=4)
     for _ in range(3):
         cluster.run(2.4)
-    cluster.owners = cluster.owners.resized(2)
+    cluster.owners = cluster.owners.resize(2)
     refused = [record for _ in range(8) if (record := cluster.run(2.4)) and record.refused]
     assert "it was started or changed" in refused[0].refused[0]
     assert cluster.changes == []
@@ -177,7 +177,7 @@ def test_a_replay_tells_what_would_be_different() -> None:
     assert differences(record) == ()
     assert replay(record).verdict.accepted == record.accepted
     (change,) = record.accepted
-    other = replace(change, owners=change.owners.resized(7))
+    other = replace(change, owners=change.owners.resize(7))
     assert differences(replace(record, accepted=(other,))) == (
         "subquery 1: 7 instances were accepted, today it is 5",
     )
@@ -206,7 +206,7 @@ def uneven(*used: float) -> SubqueryView:
 
 
 def test_a_user_may_balance_below_the_threshold() -> None:
-    change, sentence = rebalanced(uneven(0.14, 0.1), protocol="state")
+    change, sentence = rebalance_subquery(uneven(0.14, 0.1), protocol="state")
     assert change is not None
     assert (change.cause, change.kind, change.protocol) == ("user", "rebalance", "state")
     assert "1 buckets move" in sentence
@@ -218,19 +218,19 @@ def test_an_instance_without_rows_is_given_some_however_busy_it_looks() -> None:
         owners=BucketMap(owners=(1,) * 16, instances=2),
         bucket_loads=(0.001 / 16,) * 16,
     )
-    change, sentence = rebalanced(alone)
+    change, sentence = rebalance_subquery(alone)
     assert change is not None, sentence
     assert change.owners.owners.count(0) == 8
 
 
 def test_why_a_user_cannot_balance() -> None:
-    assert rebalanced(uneven(0.5)) == (
+    assert rebalance_subquery(uneven(0.5)) == (
         None,
         "aggregate-0 has one instance, so there is nothing to balance",
     )
-    assert "no move of a bucket" in rebalanced(uneven(0.5, 0.5))[1]
-    assert "not known yet" in rebalanced(replace(uneven(0.5, 0.1), bucket_loads=()))[1]
-    assert "one by one" in rebalanced(replace(uneven(0.5, 0.1), movable=False))[1]
+    assert "no move of a bucket" in rebalance_subquery(uneven(0.5, 0.5))[1]
+    assert "not known yet" in rebalance_subquery(replace(uneven(0.5, 0.1), bucket_loads=()))[1]
+    assert "one by one" in rebalance_subquery(replace(uneven(0.5, 0.1), movable=False))[1]
 
 
 class Run:
@@ -303,7 +303,7 @@ def test_what_a_user_asked_for_is_not_overruled_by_an_older_view(tmp_path: Path)
     run.epoch()
     run.driver.rescale(1, 2)
     before = run.driver.layout
-    wanted = before.maps[1].resized(3)
+    wanted = before.maps[1].resize(3)
     cluster_change = accepted_record().accepted[0]
     assert not before.propose(replace(cluster_change, owners=wanted))
     run.epoch()

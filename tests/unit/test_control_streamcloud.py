@@ -13,8 +13,8 @@ from penstock.control.policies.streamcloud import (
     PATIENCE,
     Provisioning,
     StreamCloudParameters,
-    larger,
-    smaller,
+    choose_larger,
+    choose_smaller,
 )
 from penstock.control.view import InstanceView, SubqueryView, View
 from penstock.plan.buckets import BucketMap
@@ -109,13 +109,13 @@ def test_a_recovery_counts_for_nothing() -> None:
 def test_a_step_is_not_undone_by_the_next(provisioning: Provisioning, now: int) -> None:
     rules = StreamCloudParameters(provisioning=provisioning)
     for used in (0.901, 0.95, 1.0, 1.5, 3.0):
-        size = larger(now, used, rules)
+        size = choose_larger(now, used, rules)
         after = now * used / size
         assert size > now
         assert after >= rules.lower or size == now + 1
-        assert after > rules.lower or smaller(size, after, rules) == size
+        assert after > rules.lower or choose_smaller(size, after, rules) == size
     for used in (0.0, 0.1, 0.3, 0.45, 0.499):
-        size = smaller(now, used, rules)
+        size = choose_smaller(now, used, rules)
         assert 1 <= size <= now
         assert now * used / size <= rules.target + 1e-9 or size == now
 

@@ -226,13 +226,13 @@ def test_an_epoch_touches_the_groups_that_got_rows() -> None:
         state = kernel.restore([], NOT_STARTED)
         state = kernel.advance(state, [sent(kernel, range(kept), 0)], 1).state
         heights: list[int] = []
-        closed = CountKernel._closed
+        closed = CountKernel._close
 
         def counted(self: CountKernel, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
             heights.append(rows.height)  # noqa: B023
             return closed(self, rows)  # noqa: B023
 
-        with patch.object(CountKernel, "_closed", counted):
+        with patch.object(CountKernel, "_close", counted):
             for epoch in range(1, 30):
                 arrived = [sent(kernel, range(100), epoch)]
                 done = kernel.advance(state, arrived, epoch + 1)

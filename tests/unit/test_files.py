@@ -13,7 +13,7 @@ from penstock.files.place import (
     LocalFiles,
     Place,
     in_place_of_local,
-    named_by_hash,
+    name_by_hash,
     place_of,
     sha256,
 )
@@ -101,7 +101,7 @@ def test_paths_and_uris_of_local_files(
 
 
 def test_a_damaged_or_missing_file_is_noticed_before_it_is_used(tmp_path: Path) -> None:
-    place = place_of(tmp_path) / named_by_hash("rows", sha256(b"whole"), ".arrow")
+    place = place_of(tmp_path) / name_by_hash("rows", sha256(b"whole"), ".arrow")
     with pytest.raises(CheckpointError, match="missing"):
         place.read_named()
     with pytest.raises(CheckpointError, match="missing"):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import penstock as ps
 from penstock.compiler import compile_query
-from penstock.control.bounds import needed_for_memory
+from penstock.control.bounds import count_needed_for_memory
 from penstock.control.elastic import Elastic
 from penstock.control.view import SubqueryView
 from penstock.exchange.placement import placement_of
@@ -89,7 +89,7 @@ def test_a_state_row_is_written_once_and_read_where_it_is_needed(
     ]
     for side, rows in enumerate(sides):
         sent = OnGrid(keys=KEYS, way=way[side], grid=grid, owners=owners).split(rows)
-        written = [p.written(part) for p, part in zip(places, sent, strict=True)]
+        written = [p.select_written(part) for p, part in zip(places, sent, strict=True)]
         assert sorted(n for part in written for n in part["n"]) == list(range(12))
         for place, part in zip(places, sent, strict=True):
             assert part.filter(~place.bucket(part).is_in(list(place.reads))).is_empty()
@@ -133,7 +133,9 @@ def test_memory_on_a_grid_counts_what_instances_hold_in_common() -> None:
         ways=("row", "column"),
     )
     # One instance holds 800 bytes, two 600 each (all rows and half the columns), four 400.
-    assert [needed_for_memory(view, Elastic(max=16, memory_bytes=n)) for n in (800, 600, 400)] == [
+    assert [
+        count_needed_for_memory(view, Elastic(max=16, memory_bytes=n)) for n in (800, 600, 400)
+    ] == [
         1,
         2,
         4,

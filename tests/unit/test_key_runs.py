@@ -111,14 +111,14 @@ def test_a_lookup_touches_what_it_looks_for() -> None:
     for height in (1_000, 100_000):
         table, _ = KeyTable.empty({"k": pl.Int64()}).encode(numbered(0, height))
         compared: list[int] = []
-        same = KeyRun._same
+        same = KeyRun._is_same
 
         def counted(run: KeyRun, keys: pl.DataFrame, rows: object, places: object) -> object:
             compared.append(len(rows))  # type: ignore[arg-type]  # noqa: B023
             return same(run, keys, rows, places)  # type: ignore[arg-type]  # noqa: B023
 
         with (
-            patch.object(KeyRun, "_same", counted),
+            patch.object(KeyRun, "_is_same", counted),
             patch.object(KeyTable, "_join", side_effect=AssertionError("joined the whole table")),
         ):
             after, _ = table.encode(numbered(0, 200))
@@ -128,6 +128,6 @@ def test_a_lookup_touches_what_it_looks_for() -> None:
 
 def test_a_table_in_which_all_keys_are_used_is_not_pruned() -> None:
     table, _ = KeyTable.empty({"k": pl.Int64()}).encode(numbered(0, 10_000))
-    assert not table.overgrown(dropped=0)
-    assert not table.overgrown(dropped=4_999)
-    assert table.overgrown(dropped=5_000)
+    assert not table.is_overgrown(dropped=0)
+    assert not table.is_overgrown(dropped=4_999)
+    assert table.is_overgrown(dropped=5_000)

@@ -43,7 +43,7 @@ def test_the_windows_that_close_are_the_same_either_way(
         nodes = Nodes(panes=panes, depth=0, merge=lambda frame, _: frame)
         chunks = chunks_of(groups)
         filled = [pane for chunk in chunks for pane in chunk.nodes]
-        found = nodes._closing(chunks, before, before + more)
+        found = nodes._find_closing(chunks, before, before + more)
         assert found == panes.closing(filled, before, before + more)
 
 
@@ -52,14 +52,14 @@ def test_few_windows_are_found_without_a_look_at_all_panes() -> None:
     nodes = Nodes(panes=panes, depth=0, merge=lambda frame, _: frame)
     chunks = (Chunk.of(pl.DataFrame({PANE: range(500)})),)
     with patch.object(Panes, "closing", side_effect=AssertionError("looked at all panes")):
-        assert nodes._closing(chunks, 1100, 1100) == []
-        assert nodes._closing(chunks, 1100, 1102) == [101, 102]
+        assert nodes._find_closing(chunks, 1100, 1100) == []
+        assert nodes._find_closing(chunks, 1100, 1102) == [101, 102]
 
 
 def test_a_leap_over_all_time_looks_at_panes_only() -> None:
     panes = Panes(width_us=1, per_window=2, step=1)
     nodes = Nodes(panes=panes, depth=0, merge=lambda frame, _: frame)
-    assert nodes._closing(chunks_of([{0, 5}]), NOT_STARTED, FINISHED) == [-1, 0, 4, 5]
+    assert nodes._find_closing(chunks_of([{0, 5}]), NOT_STARTED, FINISHED) == [-1, 0, 4, 5]
 
 
 def test_a_frame_has_few_pieces_however_many_were_added() -> None:

@@ -50,7 +50,7 @@ class Step:
         plan = tuple(
             Change(
                 subquery=seen.id,
-                owners=seen.owners.resized(self.rules.size),
+                owners=seen.owners.resize(self.rules.size),
                 kind="rescale",
                 cause=Cause(self.name),
                 protocol=self.bounds.protocol,

@@ -12,7 +12,7 @@ import pytest
 
 import penstock as ps
 from penstock.base.errors import QueryError
-from penstock.base.problems import Problem, located
+from penstock.base.problems import Problem, locate
 from penstock.query.other_names import OTHER_NAMES
 from penstock.query.stream import Stream
 
@@ -72,7 +72,7 @@ def test_mistakes_in_sql_have_their_place_in_the_text_and_the_line_of_the_call()
 
 
 def test_problems_survive_a_process_boundary() -> None:
-    error = QueryError(problems=located(["map: no columns given"]))
+    error = QueryError(problems=locate(["map: no columns given"]))
     assert "test_problems.py" in error.problems[0].where
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error)

@@ -83,7 +83,7 @@ def test_tasks_measure_it_and_guard_and_protocol_use_the_same(tmp_path: Path) ->
     assert steering.weights().read_bytes_per_second == READ_BYTES_PER_SECOND
     with (
         patch.object(read_speed, "LEAST_BYTES", 1),
-        patch.object(OperatorState, "_reshaped", lambda *_: None),  # as in another process
+        patch.object(OperatorState, "_reshape", lambda *_: None),  # as in another process
         patch.object(Controller, "observe", return_value=None) as observe,
     ):
         run.driver.move(1, {0: 1}, protocol="state")

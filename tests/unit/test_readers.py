@@ -32,7 +32,7 @@ from penstock.sources.backlog import Backlog
 from penstock.sources.reader import SampleError, SourceReader
 from penstock.sources.registry import add_kind, reader_of
 from penstock.sources.splits import assign, splits_in, to_payload
-from penstock.sources.whole import whole_rows
+from penstock.sources.whole import read_whole_rows
 from penstock.spark.frame import Frame
 from penstock.testing import TestStream
 from penstock.testing.runner import LocalRun
@@ -103,7 +103,7 @@ def test_what_is_announced_is_what_is_read(
             assert part.rows == found.rows.height
             assert part.highest == event_times(reader.source, found.rows).highest
         at = [found.rows.height - 2]
-        late = whole_rows(found.whole(at), found.rows[at], reader.source.schema)
+        late = read_whole_rows(found.whole(at), found.rows[at], reader.source.schema)
         assert late.equals(ROWS.filter(pl.col("n") == found.rows["n"][at[0]]))
     assert pl.concat(read).equals(ROWS.select("n", "ts"))
 

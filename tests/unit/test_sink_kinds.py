@@ -37,7 +37,7 @@ from penstock.sinks.sink import (
     TableOptions,
     Wrong,
 )
-from penstock.sinks.staged import staged_bytes, write_staged
+from penstock.sinks.staged import read_staged_bytes, write_staged
 from penstock.spark import foreach_batch
 from penstock.sql.script import load_script
 from penstock.state.care.audit import audit
@@ -101,7 +101,7 @@ class OpenLines(OpenSink):
     def publish(self, committed: Committed) -> None:
         place = Lines().where(self.plan.target, committed.number)
         if committed.files and not place.exists():
-            data = b"".join(staged_bytes(file) for file in committed.files)
+            data = b"".join(read_staged_bytes(file) for file in committed.files)
             with suppress(FileExistsError):
                 place.write_new(data)
         for file in committed.files:
@@ -445,6 +445,6 @@ def test_a_process_that_does_not_know_the_kind_says_so(tmp_path: Path) -> None:
 def test_only_lasting_epochs_are_set_aside_when_a_query_goes_back(tmp_path: Path) -> None:
     published(tmp_path)
     found = survey(tmp_path / "ck")
-    assert found.published() == [(f"lines {tmp_path}/out", epoch) for epoch in (0, 1)]
+    assert found.list_published() == [(f"lines {tmp_path}/out", epoch) for epoch in (0, 1)]
     whole = place_of(tmp_path / "out" / "000001.ndjson")
     assert found.epoch_with(whole, 1) == whole

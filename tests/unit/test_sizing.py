@@ -23,7 +23,7 @@ from penstock.control.elastic import elastic
 from penstock.control.sizing import SubqueryCost, instances_for_rate, share_instances, within
 from penstock.driver.sizing.sample import take_sample
 from penstock.driver.sizing.sizes import (
-    chosen,
+    choose_sizes,
     first_sizes,
     heads_kept,
     is_new,
@@ -253,14 +253,14 @@ def test_a_function_that_can_be_divided_where_it_is_stays_there() -> None:
 
 def test_what_the_user_says_about_sizes() -> None:
     auto = {"spark.penstock.instances": "auto"}
-    assert chosen(None, auto) == "auto"
+    assert choose_sizes(None, auto) == "auto"
     assert auto == {}
-    assert chosen(None, {"spark.penstock.instances": "3"}) == 3
-    assert chosen("auto", {"spark.penstock.instances": "3"}) == "auto"
-    assert chosen({1: 2}, {"spark.penstock.instances": "3"}) == {1: 2}
-    assert chosen(None, {}) is None
+    assert choose_sizes(None, {"spark.penstock.instances": "3"}) == 3
+    assert choose_sizes("auto", {"spark.penstock.instances": "3"}) == "auto"
+    assert choose_sizes({1: 2}, {"spark.penstock.instances": "3"}) == {1: 2}
+    assert choose_sizes(None, {}) is None
     with pytest.raises(ConfigError, match="'many'"):
-        chosen("many", {})
+        choose_sizes("many", {})
 
 
 def test_explain_shows_the_measured_cost(tmp_path: Path) -> None:

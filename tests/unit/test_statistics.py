@@ -18,7 +18,7 @@ import pytest
 import penstock as ps
 from penstock.base.hashing import BUCKET, bucket_of
 from penstock.compiler import compile_query
-from penstock.driver.statistics import Gatherer, _held_by_bucket
+from penstock.driver.statistics import Gatherer, _measure_held_by_bucket
 from penstock.plan.buckets import BucketMap
 from penstock.plan.epoch import SegmentRef
 from penstock.plan.statistics import EpochStatistics, SubqueryLoad, TaskLoad
@@ -114,7 +114,7 @@ def test_bytes_in_memory_are_those_of_the_states_and_follow_rows(tmp_path: Path)
 def test_what_no_segment_tells_of_is_spread_over_its_owners_buckets() -> None:
     owners = BucketMap(owners=(0, 0, 1, 1), instances=2)
     loads = [TaskLoad(instance=i, held_bytes=100) for i in range(2)]
-    found = _held_by_bucket(loads, owners, np.array([3.0, 1, 0, 0]), [4.0, 0.0], ())
+    found = _measure_held_by_bucket(loads, owners, np.array([3.0, 1, 0, 0]), [4.0, 0.0], ())
     assert found.tolist() == [75, 25, 50, 50]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.base.problems import Problem, located
+from penstock.base.problems import Problem, locate
 from penstock.base.words import pluralise
 
 
@@ -53,7 +53,7 @@ class QueryError(PenstockError, ValueError):
 
         Those that were not told to be of another line are of the line that runs now.
         """
-        super().__init__(problems=located(problems))
+        super().__init__(problems=locate(problems))
 
     def __str__(self) -> str:
         count = len(self.problems)

@@ -40,7 +40,7 @@ class Problem(str):
         return Problem, (str(self), self.where)
 
 
-def located(sentences: Iterable[str]) -> tuple[Problem, ...]:
+def locate(sentences: Iterable[str]) -> tuple[Problem, ...]:
     """Return sentences as problems of the line of the user's code that is running now."""
     found = tuple(sentences)
     where = user_line() if found else ""

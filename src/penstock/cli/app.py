@@ -209,10 +209,10 @@ def top(
 
     It reads the events in the checkpoint, so the query may run anywhere, or have ended.
     """
-    from penstock.cli.checkpoint import told
+    from penstock.cli.checkpoint import tell_errors
     from penstock.cli.top import run_top
 
-    with told(as_json):
+    with tell_errors(as_json):
         run_top(checkpoint, once=once, every=every, as_json=as_json)
 
 
@@ -238,10 +238,10 @@ def rescale(
     The request lies in the checkpoint until the query takes it up, before its next epoch. If the
     query does not run, that is when it is started again.
     """
-    from penstock.cli.checkpoint import told
+    from penstock.cli.checkpoint import tell_errors
     from penstock.cli.rescale import make_request, run_rescale
 
-    with told(as_json):
+    with tell_errors(as_json):
         request = make_request(
             subquery, instances=instances, rebalance=rebalance, moves=move or [], protocol=protocol
         )
@@ -262,10 +262,10 @@ def retry(
     Mend the file first. A query that runs takes it within seconds; one that does not, when it is
     started again. Rows that are late by then go to the late rows.
     """
-    from penstock.cli.checkpoint import told
+    from penstock.cli.checkpoint import tell_errors
     from penstock.cli.retry import list_unread, run_retry
 
-    with told(as_json):
+    with tell_errors(as_json):
         if file is None:
             list_unread(checkpoint, as_json=as_json)
         else:
@@ -279,10 +279,10 @@ def replay(
     as_json: Json = False,
 ) -> None:
     """Take every recorded decision of an elastic query again; exit code 1 if one differs."""
-    from penstock.cli.checkpoint import told
+    from penstock.cli.checkpoint import tell_errors
     from penstock.cli.replay import run_replay
 
-    with told(as_json):
+    with tell_errors(as_json):
         run_replay(checkpoint, last=last, as_json=as_json)
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.base.words import pluralise
-from penstock.cli.checkpoint import told
+from penstock.cli.checkpoint import tell_errors
 from penstock.cli.output import give, say
 from penstock.state.care.audit import audit
 from penstock.state.care.audited import Audit
@@ -17,7 +17,7 @@ from penstock.state.care.audited import Audit
 
 def run_audit(checkpoint: str, *, spark_folder: str | None, strict: bool, as_json: bool) -> None:
     """Print an audit; end with exit code 1 if something does not agree."""
-    with told(as_json):
+    with tell_errors(as_json):
         found = audit(checkpoint, spark_folder)
     agrees = found.agrees and not (strict and found.missing)
     if as_json:

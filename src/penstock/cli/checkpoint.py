@@ -24,7 +24,7 @@ def root_of(checkpoint: str) -> Place:
 
 
 @contextmanager
-def told(as_json: bool) -> Iterator[None]:
+def tell_errors(as_json: bool) -> Iterator[None]:
     """End with ``error:`` and ``hint:`` where Penstock or the file system raises."""
     try:
         yield

@@ -21,7 +21,7 @@ from rich.table import Table
 
 import penstock as ps
 from penstock.cli.output import say
-from penstock.cli.run import stopping_on_signal
+from penstock.cli.run import stop_on_signal
 from penstock.spark.session import scratch_session
 from penstock.workloads.cdr import CALL_SCHEMA, heavy_customers, live
 
@@ -59,7 +59,7 @@ def run_demo(*, seconds: float, rate: int, out: Path) -> dict[str, Any]:
             .also(heavy.write_memory("heavy"))
             .start(spark, checkpoint=Path(scratch) / "checkpoint")
         )
-        with stopping_on_signal(query), _generator(calls, rate, seconds + PATIENCE_SECONDS):
+        with stop_on_signal(query), _generator(calls, rate, seconds + PATIENCE_SECONDS):
             _show(console, query, seconds)
         found = query.table("heavy").height
         summary = {

@@ -18,7 +18,7 @@ from penstock.observe.log import read_events
 def run_replay(checkpoint: str, *, last: int | None, as_json: bool) -> None:
     """Replay the decisions of a checkpoint; exit code 1 if one would be another today."""
     events = read_events(root_of(checkpoint), "decision", last=last)
-    found = [replayed(event) for event in events if isinstance(event, DecisionRecord)]
+    found = [replay_decision(event) for event in events if isinstance(event, DecisionRecord)]
     different = sum(not one["same"] for one in found)
     if as_json:
         give({"ok": not different, "decisions": found})
@@ -36,7 +36,7 @@ def run_replay(checkpoint: str, *, last: int | None, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def replayed(record: DecisionRecord) -> dict[str, Any]:
+def replay_decision(record: DecisionRecord) -> dict[str, Any]:
     """Return a decision and in what it would be another today."""
     different = differences(record)
     return {

@@ -36,7 +36,7 @@ def run_query(
         sizes = read_first(root_of(str(checkpoint)))
         if sizes is not None and progress:
             say(sizes.describe())
-        with stopping_on_signal(query):
+        with stop_on_signal(query):
             _follow(query, _Teller(str(checkpoint)) if progress else None)
         totals = query.totals
         unread = describe_files(totals.get("files", {}), str(checkpoint))
@@ -46,7 +46,7 @@ def run_query(
 
 
 @contextmanager
-def stopping_on_signal(query: Query) -> Iterator[None]:
+def stop_on_signal(query: Query) -> Iterator[None]:
     """Stop a query on Ctrl-C or a polite kill, instead of dying in the middle of an epoch."""
 
     def stop(number: int, frame: FrameType | None) -> None:

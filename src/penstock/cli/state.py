@@ -14,7 +14,7 @@ from rich.table import Table
 
 from penstock.base.times import FINISHED, NOT_STARTED
 from penstock.base.words import pluralise
-from penstock.cli.checkpoint import told
+from penstock.cli.checkpoint import tell_errors
 from penstock.cli.output import fail, give, say
 from penstock.plan.tails import state_folder
 from penstock.state.care.findings import Finding, Verification
@@ -46,7 +46,7 @@ def list_state(
     checkpoint: Checkpoint, spark_folder: SparkFolder = None, as_json: Json = False
 ) -> None:
     """Show the newest epoch and the stateful operators."""
-    with told(as_json):
+    with tell_errors(as_json):
         summary = summarize(survey(checkpoint, spark_folder))
     if as_json:
         give(summary)
@@ -157,7 +157,7 @@ def show_state(
 
     if output is not None and output.suffix not in WRITERS:
         fail(f"{output}: unknown format", f"formats: {', '.join(WRITERS)}", as_json=as_json)
-    with told(as_json):
+    with tell_errors(as_json):
         root = survey(checkpoint).root
         single = {found.name: found.by for found in operators(root).values()}
         frame = read_state(root, operator, _key(key, operator, single), epoch)
@@ -200,7 +200,7 @@ def _show(frame: pl.DataFrame, rows: int) -> None:
 @app.command("history")
 def show_history(checkpoint: Checkpoint, as_json: Json = False) -> None:
     """Show a row for each epoch that is kept."""
-    with told(as_json):
+    with tell_errors(as_json):
         past = history(survey(checkpoint))
     if as_json:
         give(past)
@@ -268,7 +268,7 @@ def verify_state(
     """Look at every file of a checkpoint; exit code 1 if one is damaged."""
     from penstock.state.care.verify import verify
 
-    with told(as_json):
+    with tell_errors(as_json):
         found = verify(checkpoint, spark_folder)
     if as_json:
         give(found.as_dict())
@@ -316,7 +316,7 @@ def repair_state(
     from penstock.state.care.repair import plan_repair
     from penstock.state.care.repair_steps import carry_out, seems_to_run
 
-    with told(as_json):
+    with tell_errors(as_json):
         survey(checkpoint, spark_folder)
         if not dry_run and not force and seems_to_run(checkpoint):
             fail(f"{checkpoint}: its query seems to be running", "stop it first, or use --force",

@@ -26,10 +26,10 @@ def fuse_units(query: CompiledQuery) -> CompiledQuery:
                 continue
         group_of[subquery.id] = len(groups)
         groups.append([subquery.id])
-    return replace(query, units=_staged(query, groups, group_of))
+    return replace(query, units=_stage_groups(query, groups, group_of))
 
 
-def _staged(
+def _stage_groups(
     query: CompiledQuery, groups: list[list[int]], group_of: dict[int, int]
 ) -> tuple[Unit, ...]:
     stages: list[int] = []

@@ -21,14 +21,14 @@ def find_candidates(query: CompiledQuery) -> tuple[int, ...]:
     return tuple(
         number
         for subquery in query.subqueries
-        if _undivided(query, subquery)
+        if _is_undivided(query, subquery)
         for number in subquery.operators
         if isinstance(query.nodes[number], Apply)
         and sum(number in other.operators for other in query.subqueries) == 1
     )
 
 
-def _undivided(query: CompiledQuery, subquery: Subquery) -> bool:
+def _is_undivided(query: CompiledQuery, subquery: Subquery) -> bool:
     edges = query.edges_into(subquery.id)
     return bool(edges) and all(edge.keys == () and not edge.grid for edge in edges)
 

@@ -57,8 +57,8 @@ def _hosts(
     """
     if not bounds.memory_bytes or not view.hosts:
         return ""
-    before = held_on_hosts(view, accepted)
-    after = held_on_hosts(view, {**accepted, subquery.id: change})
+    before = sum_held_on_hosts(view, accepted)
+    after = sum_held_on_hosts(view, {**accepted, subquery.id: change})
     for host, held in after.items():
         most = bounds.memory_bytes * view.hosts[host]
         if held > max(most, before[host]):
@@ -69,7 +69,7 @@ def _hosts(
     return ""
 
 
-def held_on_hosts(view: View, accepted: Accepted) -> dict[str, int]:
+def sum_held_on_hosts(view: View, accepted: Accepted) -> dict[str, int]:
     """Return how much state of all subqueries each host has once some changes have happened."""
     held = dict.fromkeys(view.hosts, 0)
     for subquery in view.subqueries:
@@ -110,7 +110,7 @@ def reading_seconds(view: View, subquery: SubqueryView, change: Change) -> float
         most = max(bytes_held(change.owners, subquery.bucket_bytes, subquery.ways))
         return most / view.read_bytes_per_second if change.owners != subquery.owners else 0.0
     given = [0] * change.instances
-    for bucket in subquery.owners.moved(change.owners):
+    for bucket in subquery.owners.find_moved(change.owners):
         given[change.owners.owners[bucket]] += subquery.bucket_bytes[bucket]
     return max(given) / view.read_bytes_per_second
 

@@ -92,29 +92,29 @@ def room_for(view: View, subquery: SubqueryView, bounds: Bounds, taken: int | No
     if taken is None:
         taken = sum(other.owners.instances for other in view.beside(subquery))
     most = most_instances(view, subquery, bounds)
-    must = min(most, max(bounds.min, needed_for_memory(subquery, bounds)))
+    must = min(most, max(bounds.min, count_needed_for_memory(subquery, bounds)))
     return max(subquery.owners.instances, must, min(most, task_slots(view, bounds) - taken))
 
 
-def needed_for_memory(subquery: SubqueryView, bounds: Bounds) -> int:
+def count_needed_for_memory(subquery: SubqueryView, bounds: Bounds) -> int:
     """Return how many instances the state of a subquery needs; 1 if memory has no bound.
 
     >>> from penstock.plan.buckets import BucketMap
     >>> one = SubqueryView(
     ...     id=1, name="a", owners=BucketMap.even(2, 1), instances=(), bucket_held_bytes=(60, 50)
     ... )
-    >>> needed_for_memory(one, Bounds(memory_bytes=100)), needed_for_memory(one, Bounds())
-    (2, 1)
+    >>> [count_needed_for_memory(one, b) for b in (Bounds(memory_bytes=100), Bounds())]
+    [2, 1]
     """
     if not bounds.memory_bytes:
         return 1
     if subquery.ways and subquery.bucket_held_bytes:
-        return _needed_on_grid(subquery, bounds)
+        return _count_needed_on_grid(subquery, bounds)
     whole = sum(subquery.bucket_held_bytes) or subquery.memory_bytes
     return max(1, -(-whole // bounds.memory_bytes))
 
 
-def _needed_on_grid(subquery: SubqueryView, bounds: Bounds) -> int:
+def _count_needed_on_grid(subquery: SubqueryView, bounds: Bounds) -> int:
     """Return how many instances a grid needs; instances hold what their cells have in common."""
     grid = Grid.of(len(subquery.bucket_held_bytes))
     for instances in range(1, bounds.max):

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from penstock.control.beside import object_to_plan
-from penstock.control.bounds import Bounds, most_instances, needed_for_memory
+from penstock.control.bounds import Bounds, count_needed_for_memory, most_instances
 from penstock.control.decision import Decision, Memory
-from penstock.control.placing import deviation, expected
+from penstock.control.placing import deviation, expect_utilisations
 from penstock.control.view import SubqueryView, View
 from penstock.control.words import count
 from penstock.plan.changes import Change
@@ -144,7 +144,7 @@ def _object_to_change(
 
 
 def _abilities(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) -> str:
-    lacking = view.abilities.lacking(change)
+    lacking = view.abilities.find_lacking(change)
     if not lacking:
         return ""
     return f"{' and '.join(lacking)} are not supported by this runtime"
@@ -172,7 +172,7 @@ def _memory(view: View, subquery: SubqueryView, change: Change, bounds: Bounds) 
     """Return why the state would not fit; a change that leaves no instance worse off is fine."""
     if not bounds.memory_bytes:
         return ""
-    needed = min(needed_for_memory(subquery, bounds), most_instances(view, subquery, bounds))
+    needed = min(count_needed_for_memory(subquery, bounds), most_instances(view, subquery, bounds))
     after = change.instances
     if after < needed and after < subquery.owners.instances:
         return f"its state needs {needed} instances of {bounds.memory_bytes} bytes, not {after}"
@@ -195,7 +195,7 @@ def _benefit(view: View, subquery: SubqueryView, change: Change, bounds: Bounds)
         return ""
     if change.owners == subquery.owners and change.parts:
         return ""
-    after, now = expected(subquery, change.owners), subquery.utilisations
+    after, now = expect_utilisations(subquery, change.owners), subquery.utilisations
     gained = max(max(now) - max(after), deviation(now) - deviation(after))
     lasting = max(bounds.cooldown_seconds, LASTING_EPOCHS * view.interval_seconds)
     gain = gained * bounds.instance_cores * lasting
@@ -211,5 +211,5 @@ def _benefit(view: View, subquery: SubqueryView, change: Change, bounds: Bounds)
 def move_seconds(view: View, subquery: SubqueryView, change: Change) -> float:
     """Return how much work new owners have with the state of the buckets of a change."""
     bytes_of = subquery.bucket_bytes
-    moved = sum(bytes_of[b] for b in subquery.owners.moved(change.owners)) if bytes_of else 0
+    moved = sum(bytes_of[b] for b in subquery.owners.find_moved(change.owners)) if bytes_of else 0
     return MOVE_SECONDS + moved / view.read_bytes_per_second

@@ -63,7 +63,7 @@ def known_loads(view: SubqueryView) -> Floats | None:
     return loads if loads.any() else None
 
 
-def expected(view: SubqueryView, owners: BucketMap) -> tuple[float, ...]:
+def expect_utilisations(view: SubqueryView, owners: BucketMap) -> tuple[float, ...]:
     """Return the utilisation of each instance under another map.
 
     What buckets do not explain stays with its instance while the size stays, and is spread evenly
@@ -83,7 +83,7 @@ def expected(view: SubqueryView, owners: BucketMap) -> tuple[float, ...]:
     return tuple(float(u) for u in np.maximum(after + rest, 0.0))
 
 
-def resized(view: SubqueryView, instances: int) -> Placed | None:
+def resize(view: SubqueryView, instances: int) -> Placed | None:
     """Return a map for another number of instances, balanced by load, that moves few buckets.
 
     It is None if a bucket is still on its way to an instance that would go.
@@ -94,15 +94,15 @@ def resized(view: SubqueryView, instances: int) -> Placed | None:
         owners = BucketMap.even(len(view.owners.owners), instances)
     else:
         loads = known_loads(view)
-        owners = view.owners.resized(instances, () if loads is None else loads.tolist())
+        owners = view.owners.resize(instances, () if loads is None else loads.tolist())
         stay = {b: view.owners.owners[b] for b in view.moving}
         if any(owner >= instances for owner in stay.values()):
             return None
         owners = owners.with_owners(stay)
-    return Placed(owners=owners, utilisations=expected(view, owners))
+    return Placed(owners=owners, utilisations=expect_utilisations(view, owners))
 
 
-def balanced(
+def balance(
     placed: Placed,
     loads: Floats,
     *,
@@ -125,7 +125,7 @@ def balanced(
         improvement: A good move improves the deviation by this share of it at least.
 
     >>> even = Placed(owners=BucketMap.even(4, 2), utilisations=(0.9, 0.2))
-    >>> balanced(even, np.array([0.6, 0.3, 0.1, 0.1])).owners.owners
+    >>> balance(even, np.array([0.6, 0.3, 0.1, 0.1])).owners.owners
     (0, 1, 1, 1)
     """
     owners, now = np.array(placed.owners.owners), np.array(placed.utilisations)
@@ -158,7 +158,7 @@ def balanced(
     )
 
 
-def hottest(view: SubqueryView) -> tuple[int, float] | None:
+def find_hottest(view: SubqueryView) -> tuple[int, float] | None:
     """Return the bucket with the highest load and the load; None if loads are not known."""
     loads = known_loads(view)
     if loads is None:

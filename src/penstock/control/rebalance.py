@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from penstock.control.placing import Placed, balanced, known_loads
+from penstock.control.placing import Placed, balance, known_loads
 from penstock.control.view import SubqueryView
 from penstock.plan.changes import USER, Change, MoveProtocol
 
 
-def rebalanced(
+def rebalance_subquery(
     subquery: SubqueryView, *, protocol: MoveProtocol = "auto"
 ) -> tuple[Change | None, str]:
     """Return the change that makes the instances of a subquery alike, and a sentence about it.
@@ -37,8 +37,8 @@ def rebalanced(
         subquery.owners.owners, weights=loads, minlength=len(subquery.instances)
     )
     now = Placed(owners=subquery.owners, utilisations=tuple(explained.tolist()))
-    placed = balanced(now, loads, frozen=subquery.moving)
-    moved = sum(1 for _ in subquery.owners.moved(placed.owners))
+    placed = balance(now, loads, frozen=subquery.moving)
+    moved = sum(1 for _ in subquery.owners.find_moved(placed.owners))
     if not moved:
         return None, f"no move of a bucket would make the instances of {name} more alike"
     sentence = (

@@ -65,7 +65,7 @@ def _changes(what: str, then: Sequence[Change], now: Sequence[Change]) -> list[s
 def _difference(what: str, old: Change, new: Change) -> str:
     if old.owners.instances != new.owners.instances:
         return f"{old.owners.instances} instances were {what}, today it is {new.owners.instances}"
-    moved = sum(1 for _ in old.owners.moved(new.owners))
+    moved = sum(1 for _ in old.owners.find_moved(new.owners))
     if moved:
         return f"{moved} buckets would have another owner than was {what}"
     for part in PARTS:

@@ -38,7 +38,7 @@ def parse_rules(text: str, **more: Any) -> Elastic:
     given: dict[str, Any] = {}
     for name, value in told.items():
         if name not in kinds:
-            problems.append(f"elastic: unknown rule {name!r}; {_meant(name, list(kinds))}")
+            problems.append(f"elastic: unknown rule {name!r}; {_guess_meant(name, list(kinds))}")
             continue
         try:
             given[name] = _value(value, kinds[name])
@@ -69,6 +69,6 @@ def _value(text: str, kind: str) -> Any:
     return {"int": int, "float": float}.get(kind, str)(text)
 
 
-def _meant(name: str, known: list[str]) -> str:
+def _guess_meant(name: str, known: list[str]) -> str:
     close = [k for k in known if k.startswith(name[:3]) or name.startswith(k)]
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

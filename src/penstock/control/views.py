@@ -157,7 +157,7 @@ def _subquery(
     bounds: Bounds,
     moving: tuple[int, ...],
 ) -> SubqueryView:
-    head, movable = query.subqueries[number].head, query.movable(number)
+    head, movable = query.subqueries[number].head, query.is_movable(number)
     scattered = head is None and query.scattered
     newest, buckets = spell.loads[0], len(owners.owners)
     count = len(newest.instances) if scattered else owners.instances
@@ -177,7 +177,7 @@ def _subquery(
         stateful=head is not None and query.nodes[head].stateful,
         movable=movable,
         ways=() if head is None else query.nodes[head].ways,
-        fixed=query.fixed(number) or scattered,
+        fixed=query.is_fixed(number) or scattered,
         moving=tuple(sorted(moving)),
         epochs=len(spell.loads),
     )

@@ -59,7 +59,9 @@ def give_back(root: Place, file: str, *, source: str = "") -> UnreadFile:
         raise FinishedError(path=str(root.parent), epoch=last.epoch)
     found = _matches(last.refused_files, file, source, last.source_names)
     if len(found) != 1:
-        raise ConfigError(name="file", value=file, allowed=_allowed(last, file, source, found))
+        raise ConfigError(
+            name="file", value=file, allowed=_describe_allowed(last, file, source, found)
+        )
     note = Note(source=found[0].source, path=found[0].path)
     name = f"{int(time.time() * 1000):015d}-{root.files.unique()}.json"
     (root / FOLDER / name).write_new(seal(KIND, note))
@@ -77,7 +79,7 @@ def _matches(
     return exact or named
 
 
-def _allowed(last: Manifest, file: str, source: str, found: list[UnreadFile]) -> str:
+def _describe_allowed(last: Manifest, file: str, source: str, found: list[UnreadFile]) -> str:
     if found:
         places = ", ".join(f"{f.path} of source {f.source}" for f in found)
         return f"one of several refused files, by its path and --source: {places}"
@@ -111,14 +113,14 @@ class Retries:
             return ()
         return choose_again(
             last.waiting_files,
-            self._returned(last) if last.refused_files else (),
+            self._list_returned(last) if last.refused_files else (),
             self.patience,
             now=now,
             every=first,
             final=final,
         )
 
-    def _returned(self, last: Manifest) -> list[UnreadFile]:
+    def _list_returned(self, last: Manifest) -> list[UnreadFile]:
         """Return the refused files that notes give back; what is no note is passed over."""
         asked: set[tuple[int, str]] = set()
         self._read = [entry.name for entry in self.folder.list() if not entry.folder]

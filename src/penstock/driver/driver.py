@@ -25,7 +25,7 @@ from penstock.driver.pinned import meaning, pin
 from penstock.driver.resources import Resources
 from penstock.driver.steering.reconfigure import records
 from penstock.driver.steering.steering import Backlog, Steering
-from penstock.files.place import place_of, usable
+from penstock.files.place import explain_os_errors, place_of
 from penstock.plan.buckets import BucketSet
 from penstock.plan.changes import USER, MoveProtocol
 from penstock.plan.compiled import CompiledQuery
@@ -34,7 +34,7 @@ from penstock.plan.statistics import EpochStatistics
 from penstock.sinks.registry import find_kind
 from penstock.sinks.sink import Kinds
 from penstock.state.care.survey import numbers
-from penstock.state.manifests import Manifest, ManifestLog, fenced
+from penstock.state.manifests import Manifest, ManifestLog, make_fenced_error
 from penstock.state.planned import Planned, read_planned, write_planned
 from penstock.state.published import is_published
 from penstock.state.retention import Retention
@@ -105,7 +105,7 @@ class Driver:
         self.writer = self.root.files.unique()
         self.config, self.clock, self.hold = config, clock, hold
         self.log = ManifestLog(self.root)
-        with usable(self.root.parent):
+        with explain_os_errors(self.root.parent):
             self.last = self.log.newest()
             committed = self.last.query if self.last else None
             self.word = pin(self.root, meaning(query, time_zone), committed)
@@ -320,7 +320,7 @@ class Driver:
         """Check that no other driver has committed an epoch after this one's last."""
         newest = max(self.log.epochs(), default=-1)
         if newest > (self.last.epoch if self.last else -1):
-            raise fenced(self.log.place(newest))
+            raise make_fenced_error(self.log.place(newest))
 
     def _check_follows(self, epoch: int) -> None:
         expected = self.last.epoch + 1 if self.last else 0

@@ -78,7 +78,7 @@ def make_plan(
     for tail in [tail for tail in tails if tail.epoch == epoch]:
         segments = pass_on(segments, tail)
         progress[tail.name] = progress[tail.operator].cut(tail.buckets)
-    idle = _idle(query, last, now)
+    idle = _find_idle(query, last, now)
     return EpochPlan(
         epoch=epoch,
         checkpoint=checkpoint,
@@ -88,7 +88,7 @@ def make_plan(
         rows_before=last.rows_before,
         watermarks=last.watermarks,
         progress=progress,
-        held={} if final else _held(query, maps, held or {}),
+        held={} if final else _find_held(query, maps, held or {}),
         idle=idle,
         segments=segments,
         tails=tuple(tails),
@@ -117,7 +117,7 @@ def _progress(
     return fresh | dict(last.progress)
 
 
-def _held(
+def _find_held(
     query: CompiledQuery, maps: Mapping[int, BucketMap], wanted: Mapping[str, BucketSet]
 ) -> dict[str, BucketSet]:
     """Return the buckets that are held; all or none where single ones cannot move.
@@ -127,7 +127,7 @@ def _held(
     names = {query.subquery_name(s.id): s.id for s in query.subqueries}
     return {
         name: buckets
-        if query.movable(names[name])
+        if query.is_movable(names[name])
         else BucketSet(((0, len(maps[names[name]].owners)),))
         for name, buckets in wanted.items()
         if name in names and buckets
@@ -139,7 +139,7 @@ def may_idle(query: CompiledQuery) -> bool:
     return any(source.idle_us is not None for _, source in query.sources)
 
 
-def _idle(query: CompiledQuery, last: Manifest, now: float) -> frozenset[int]:
+def _find_idle(query: CompiledQuery, last: Manifest, now: float) -> frozenset[int]:
     """Return the sources that have been silent for longer than they may hold others back."""
     return frozenset(
         number
@@ -208,7 +208,7 @@ def make_manifest(
     if counts["read"] != counts["processed"] + counts["late"] + counts["refused"]:
         raise AssertionError(f"rows were lost: {counts}")
     files = _files(plan, last, reports, most_files, now=now)
-    arrived = _arrived(reports)
+    arrived = _count_arrived(reports)
     watermarks = dict(last.watermarks) | _lowest([r.watermarks for r in reports])
     progress = progress_after(plan, reports)
     tails = _open_tails(plan, progress, reconfigured)
@@ -259,7 +259,7 @@ def _outputs(plan: EpochPlan, last: Manifest, staged: Sequence[StagedFile]) -> d
     return found
 
 
-def ended_tails(plan: EpochPlan, reports: Sequence[TaskReport]) -> tuple[Tail, ...]:
+def find_ended_tails(plan: EpochPlan, reports: Sequence[TaskReport]) -> tuple[Tail, ...]:
     """Return the tails whose last window an epoch has closed."""
     left = still_open(plan.tails, progress_after(plan, reports))
     return tuple(tail for tail in plan.tails if tail not in left)
@@ -348,7 +348,7 @@ def epoch_counts(reports: Sequence[TaskReport]) -> dict[str, int]:
     }
 
 
-def _arrived(reports: Sequence[TaskReport]) -> dict[int, int]:
+def _count_arrived(reports: Sequence[TaskReport]) -> dict[int, int]:
     """Return how far each source's positions moved; scan instances agree, or one of them knows."""
     arrived: dict[int, int] = {}
     for report in reports:

@@ -16,7 +16,7 @@ import polars as pl
 from penstock.base.columns import ORDER
 from penstock.base.errors import CheckpointError, PenstockError
 from penstock.base.hashing import bucket_of
-from penstock.driver.pinned import pinned_facts
+from penstock.driver.pinned import read_pinned_facts
 from penstock.files.place import Place
 from penstock.operators.kernel import UNTIL
 from penstock.operators.keyed.dedup import KEPT, times_by_key
@@ -66,7 +66,7 @@ def operators(root: Place) -> dict[str, Operator]:
     Raises:
         CheckpointError: There is no checkpoint, or its pins are damaged.
     """
-    facts = pinned_facts(root)
+    facts = read_pinned_facts(root)
     names = [fact.removesuffix(" input") for fact in facts if fact.endswith(" input")]
     return {name: _operator(name, facts) for name in sorted(names)}
 
@@ -115,7 +115,7 @@ def read_state(
         StateError: There is no such operator, key column or epoch.
         CheckpointError: A file is damaged, or was retired while it was read.
     """
-    found = _chosen(operators(root), operator)
+    found = _choose_operator(operators(root), operator)
     wanted = None if key is None else _key_of(found, key)
     log = ManifestLog(root)
     if epoch is not None:
@@ -123,7 +123,7 @@ def read_state(
     return _read_newest(root, log, found, wanted)
 
 
-def _chosen(known: Mapping[str, Operator], name: str | None) -> Operator:
+def _choose_operator(known: Mapping[str, Operator], name: str | None) -> Operator:
     names = ", ".join(known) or "none"
     if name is None and len(known) == 1:
         return next(iter(known.values()))
@@ -209,7 +209,7 @@ def _read(
     )
     if one is not None:
         rows = rows.join(one, on=operator.by, how="semi", nulls_equal=True)
-    return _shown(operator, rows)
+    return _show_state(operator, rows)
 
 
 def _before(delta: pl.DataFrame, operator: Operator, end_us: int | None) -> pl.DataFrame:
@@ -225,14 +225,14 @@ def _key_row(key: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:
     for name, value in key.items():
         plain = 0.0 if isinstance(value, float) and value == 0 else value  # -0.0 is the same key
         try:
-            columns[name] = _typed(name, plain, schema[name])
+            columns[name] = _cast_value(name, plain, schema[name])
         except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
             reason = f"key {name}={value!r} is no {schema[name]}: {error}".splitlines()[0]
             raise StateError(reason=reason) from error
     return pl.DataFrame(columns)
 
 
-def _typed(name: str, value: Any, dtype: pl.DataType) -> pl.Series:
+def _cast_value(name: str, value: Any, dtype: pl.DataType) -> pl.Series:
     if isinstance(value, str) and isinstance(dtype, pl.Datetime):
         return pl.Series(name, [value]).str.to_datetime(time_unit=dtype.time_unit).cast(dtype)
     if isinstance(value, str) and dtype == pl.Date:
@@ -250,7 +250,7 @@ def _bucket(operator: Operator, key: pl.DataFrame, schema: pl.Schema) -> list[in
     return found
 
 
-def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
+def _show_state(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
     """Return state rows as a user sees them: merged, with the start of the pane."""
     by = list(operator.by)
     if TIMERS in rows.columns:
@@ -258,7 +258,7 @@ def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
     if KEPT in rows.columns:
         return times_by_key(rows, by)
     if operator.panes is not None:
-        merged = rows if operator.merges is None else _merged(operator.merges, rows, by)
+        merged = rows if operator.merges is None else _merge_state(operator.merges, rows, by)
         begins = operator.panes.start_of(pl.col(PANE))
         start = begins.cast(pl.Datetime("us", operator.shown_in)).alias("pane_start")
         rows = merged.select(*by, start, pl.exclude(*by, PANE))
@@ -267,7 +267,7 @@ def _shown(operator: Operator, rows: pl.DataFrame) -> pl.DataFrame:
     return visible.rename(lambda name: name.removeprefix("__"))
 
 
-def _merged(merges: Sequence[str], rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+def _merge_state(merges: Sequence[str], rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return one row per key and pane; which function merges a partial is all that is needed."""
     expressions: list[pl.Expr] = []
     for number, function in enumerate(merges):

@@ -52,7 +52,7 @@ class Layout:
             query = fuse_units(size_subclusters(query, sizes))
         self.query = query
         self.maps: dict[int, BucketMap] = {
-            s.id: self._fitted(s.id, known.get(s.id), s.instances) for s in query.subqueries
+            s.id: self._fit(s.id, known.get(s.id), s.instances) for s in query.subqueries
         }
         self._before = dict(self.maps)
         self._wanted: list[tuple[Change, float]] = []
@@ -61,13 +61,13 @@ class Layout:
         self.tails: tuple[Tail, ...] = last.tails if last else ()
         """The windows that old owners finish, with those of the epoch that runs now."""
 
-    def _fitted(self, subquery: int, owners: BucketMap | None, instances: int) -> BucketMap:
+    def _fit(self, subquery: int, owners: BucketMap | None, instances: int) -> BucketMap:
         even = self.query.owners(subquery, instances)
         if owners is None or len(owners.owners) != len(even.owners):
             return even
         if owners.instances == instances:
             return owners
-        return owners.resized(instances) if self.query.movable(subquery) else even
+        return owners.resize(instances) if self.query.is_movable(subquery) else even
 
     def rescale(
         self,
@@ -85,9 +85,9 @@ class Layout:
         size_subclusters(self.query, {subquery: instances})  # refuses a number that cannot be
         with self._lock:
             now = self._next(subquery)
-            fits = 1 if self.query.fixed(subquery) else instances
-            movable = self.query.movable(subquery)
-            after = now.resized(fits, loads) if movable else self.query.owners(subquery, fits)
+            fits = 1 if self.query.is_fixed(subquery) else instances
+            movable = self.query.is_movable(subquery)
+            after = now.resize(fits, loads) if movable else self.query.owners(subquery, fits)
             change = Change(
                 subquery=subquery,
                 owners=now if fits == now.instances else after,
@@ -114,8 +114,8 @@ class Layout:
     ) -> Change:
         """Ask for other owners of some buckets from the next epoch on."""
         self._check(subquery)
-        if not self.query.movable(subquery):
-            allowed = [s.id for s in self.query.subqueries if self.query.movable(s.id)]
+        if not self.query.is_movable(subquery):
+            allowed = [s.id for s in self.query.subqueries if self.query.is_movable(s.id)]
             raise ConfigError(
                 name="subquery",
                 value=subquery,
@@ -173,7 +173,9 @@ class Layout:
                 allowed=f"auto, state ({name} is no aggregate over windows of time)",
             )
         size = change.owners.instances
-        leaving = {now.owners[bucket] for bucket in now.moved(change.owners)} - set(range(size))
+        leaving = {now.owners[bucket] for bucket in now.find_moved(change.owners)} - set(
+            range(size)
+        )
         if leaving:
             raise ConfigError(
                 name="protocol",

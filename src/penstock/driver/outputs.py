@@ -84,7 +84,7 @@ class Outputs:
         if is_published(self.root, manifest):
             return
         for sink in (*self._without_sink(manifest), *self.sinks.values()):
-            sink.publish(_committed(manifest, sink.plan.target, recovered=verify))
+            sink.publish(_make_committed(manifest, sink.plan.target, recovered=verify))
         mark_published(self.root, manifest)
         self._forget(manifest)
 
@@ -141,7 +141,7 @@ class Outputs:
             sink.close()
 
 
-def _committed(manifest: Manifest, target: str, *, recovered: bool) -> Committed:
+def _make_committed(manifest: Manifest, target: str, *, recovered: bool) -> Committed:
     return Committed(
         epoch=manifest.epoch,
         number=manifest.output(target).first + manifest.epoch,

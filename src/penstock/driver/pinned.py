@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.base.errors import CheckpointError
-from penstock.driver.pinned_words import told_changes
+from penstock.driver.pinned_words import tell_changes
 from penstock.files.place import Place, sha256
 from penstock.operators.rowwise.lookup import table_bytes
 from penstock.plan.compiled import CompiledQuery
@@ -131,9 +131,9 @@ def pin(root: Place, facts: Facts, committed: str | None) -> str:
         numbers = pin_numbers(root)
         query, now = committed or root.files.unique(), facts
         pinned = _that_counts([read_pin(root, number) for number in numbers], committed)
-        if pinned is not None and (committed or not _differing(pinned.facts, facts)):
+        if pinned is not None and (committed or not _find_differing(pinned.facts, facts)):
             _check(root, pinned.facts, facts)
-            query, now = pinned.query, _joined(pinned.facts, facts)
+            query, now = pinned.query, _join_facts(pinned.facts, facts)
             if now == pinned.facts:
                 (root / FOLDER).sync()  # its writer may have died before its name would last
                 return query
@@ -153,7 +153,7 @@ def _that_counts(pins: Sequence[Pin], committed: str | None) -> Pin | None:
     return next(reversed(own or pins), None)
 
 
-def pinned_facts(root: Place) -> Facts:
+def read_pinned_facts(root: Place) -> Facts:
     """Return what a checkpoint has pinned.
 
     Raises:
@@ -166,17 +166,17 @@ def pinned_facts(root: Place) -> Facts:
 
 
 def _check(root: Place, pinned: Facts, now: Facts) -> None:
-    odd = _differing(pinned, now)
+    odd = _find_differing(pinned, now)
     if odd:
         raise CheckpointError(
             path=str(root),
             reason="it belongs to another query: "
-            + "; ".join(told_changes(odd, pinned, now))
+            + "; ".join(tell_changes(odd, pinned, now))
             + "; use a new checkpoint folder",
         )
 
 
-def _differing(pinned: Facts, now: Facts) -> set[str]:
+def _find_differing(pinned: Facts, now: Facts) -> set[str]:
     """Return the facts by which two queries differ in meaning."""
     added = [name for name in now if name not in pinned and not _is_new_sink(name, pinned)]
     changed = [name for name in pinned if not _fits(name, pinned[name], now.get(name))]
@@ -192,7 +192,7 @@ def _fits(fact: str, pinned: Any, now: Any) -> bool:
     return bool(pinned == now)
 
 
-def _joined(pinned: Facts, now: Facts) -> Facts:
+def _join_facts(pinned: Facts, now: Facts) -> Facts:
     """Return everything that is known of a query from now on."""
     return {
         name: pinned[name] | fact if name.endswith(" columns") and name in pinned else fact

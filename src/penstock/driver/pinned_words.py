@@ -15,20 +15,20 @@ _FOLLOWS = {"merges": "values", "pane_us": "window", "keys": "by"}
 """Facts that are not told where another one of the same operator is."""
 
 
-def told_changes(
+def tell_changes(
     names: Collection[str], pinned: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[str]:
     """Return sentences about the facts that differ.
 
     >>> then, now = {"source 0 delay_us": 0}, {"source 0 delay_us": 1_000_000}
-    >>> told_changes(["source 0 delay_us"], then, now)
+    >>> tell_changes(["source 0 delay_us"], then, now)
     ["source 0 delay was '0s' and is now '1s'"]
     """
     return [
         sentence
         for name in sorted(names)
         if not _follows(name, names)
-        for sentence in _told(name, pinned, now)
+        for sentence in _tell_fact(name, pinned, now)
     ]
 
 
@@ -37,17 +37,20 @@ def _follows(name: str, names: Collection[str]) -> bool:
     return f"{operator} {_FOLLOWS.get(fact)}" in names
 
 
-def _told(name: str, pinned: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _tell_fact(name: str, pinned: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     operator, _, fact = name.rpartition(" ")
     if fact in ("values", "merges") and name in pinned and name in now:
         said = f"{operator} said"
-        yield from _changed_values(operator, pinned.get(said, {}), now.get(said, {}))
+        yield from _tell_changed_values(operator, pinned.get(said, {}), now.get(said, {}))
         return
     shown = f"{operator} delay" if fact == "delay_us" else name
-    yield f"{shown} was {_shown(fact, pinned.get(name))} and is now {_shown(fact, now.get(name))}"
+    was, value = _show_value(fact, pinned.get(name)), _show_value(fact, now.get(name))
+    yield f"{shown} was {was} and is now {value}"
 
 
-def _changed_values(operator: str, was: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _tell_changed_values(
+    operator: str, was: Mapping[str, str], now: Mapping[str, str]
+) -> Iterator[str]:
     told = False
     for name in dict.fromkeys((*was, *now)):
         if was.get(name) == now.get(name):
@@ -63,7 +66,7 @@ def _changed_values(operator: str, was: Mapping[str, str], now: Mapping[str, str
         yield f"{operator} values: their types or the form of their state have changed"
 
 
-def _shown(fact: str, value: Any) -> str:
+def _show_value(fact: str, value: Any) -> str:
     if fact in ("delay_us", "pane_us") and value is not None:
         return repr(format_duration(value))
     if fact == "input" and isinstance(value, list):

@@ -122,7 +122,7 @@ class Gatherer:
             held = self.state_bytes(after.segments.get(tail.name, ()), query.buckets)
             for low, high, owner in tail.held:
                 by_owner[owner] += held[low:high].sum()
-        in_memory = _held_by_bucket(loads, owners, bytes_of, by_owner, ways)
+        in_memory = _measure_held_by_bucket(loads, owners, bytes_of, by_owner, ways)
         by_bucket = _per_bucket(loads, query.buckets)
         hot = sorted((key for load in loads for key in load.hot_keys), key=lambda k: -k.rows)
         return SubqueryLoad(
@@ -180,7 +180,7 @@ def _per_bucket(loads: Sequence[TaskLoad], buckets: int) -> tuple[Floats, Floats
     return rows, seconds
 
 
-def _held_by_bucket(
+def _measure_held_by_bucket(
     loads: Sequence[TaskLoad],
     owners: BucketMap,
     in_files: Floats,

@@ -48,7 +48,7 @@ class Placement:
         stored = pl.when(pl.col(SIDE) == 0).then(left).otherwise(right) % self.buckets
         return stored.cast(pl.Int32).alias(BUCKET)
 
-    def written(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def select_written(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that this instance has to write."""
         if not self.shared or rows.is_empty():
             return rows

@@ -105,13 +105,13 @@ class HdfsFiles(CachedReads):
         """Return what is in a folder; nothing if there is no such folder."""
         inner = _inner(folder)
         try:
-            return [*self._listed(folder, inner)]
+            return [*self._list_entries(folder, inner)]
         except OSError:
             if self._kind(inner) != pafs.FileType.Directory:
                 return []
-        return [*self._listed(folder, inner)]  # it may have been made since we looked
+        return [*self._list_entries(folder, inner)]  # it may have been made since we looked
 
-    def _listed(self, folder: str, inner: str) -> tuple[Entry, ...]:
+    def _list_entries(self, folder: str, inner: str) -> tuple[Entry, ...]:
         with _as_os_errors(folder):
             found = self.files.get_file_info(pafs.FileSelector(inner))
         return tuple(entry_of(info) for info in found)

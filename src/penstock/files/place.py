@@ -201,7 +201,7 @@ class Place:
 
 
 @contextmanager
-def usable(checkpoint: Place) -> Iterator[None]:
+def explain_os_errors(checkpoint: Place) -> Iterator[None]:
     """Let what the operating system has against a checkpoint leave as an error that says so.
 
     Raises:
@@ -222,10 +222,10 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def named_by_hash(stem: str, digest: str, ending: str) -> str:
+def name_by_hash(stem: str, digest: str, ending: str) -> str:
     """Return a file name that carries the beginning of the hash of the file's bytes.
 
-    >>> named_by_hash("part-00000", sha256(b"rows"), ".parquet")
+    >>> name_by_hash("part-00000", sha256(b"rows"), ".parquet")
     'part-00000-bc51e9e65d79e1c9.parquet'
     """
     return f"{stem}-{digest[:16]}{ending}"
@@ -265,14 +265,14 @@ class LocalFiles:
         try:
             self._ensure(folder)
             self._create(folder, hidden, data)
-            while not self._linked(hidden, path):
+            while not self._try_link(hidden, path):
                 self._create(folder, hidden, data)
         finally:
             with suppress(OSError):  # what is left is collected as garbage
                 self.disk.unlink(hidden)
         self._sync(folder)
 
-    def _linked(self, hidden: str, path: str) -> bool:
+    def _try_link(self, hidden: str, path: str) -> bool:
         """Give a file its own name; False if a driver that is further on has swept it away."""
         try:
             self.disk.link(hidden, path)

@@ -79,7 +79,7 @@ class EventLog:
         names = sorted(e.name for e in folder.list() if _NAME.fullmatch(e.name))
         small = [name for name in names if "-merged-" not in name]
         if len(small) >= 2 * _SMALL:
-            merged = [e for name in small[:_SMALL] for e in _readable(folder / name)]
+            merged = [e for name in small[:_SMALL] for e in _read_events(folder / name)]
             lines = b"\n".join(encode(event) for event in merged)
             first = small[0].partition("-")[0]
             place = folder / f"{first}-merged-{folder.files.unique()}.jsonl.gz"
@@ -117,7 +117,7 @@ def read_events(root: Place, kind: str, *, last: int | None = None) -> list[Even
     return ordered if last is None else ordered[-last:]
 
 
-def _readable(place: Place) -> list[Event]:
+def _read_events(place: Place) -> list[Event]:
     """Return the events of a file; none if it is damaged, or every reader would stop there."""
     try:
         return list(_events_in(place))

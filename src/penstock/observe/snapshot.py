@@ -163,7 +163,7 @@ def snapshot(
 
 
 def _subquery(load: SubqueryLoad, epochs: Sequence[EpochStatistics], cores: float) -> SubqueryNow:
-    past = _comparable(load, epochs)
+    past = _find_comparable(load, epochs)
     seconds = sum(interval for _, interval in past) or 1.0
     instances = []
     for place, now in enumerate(load.instances):
@@ -189,7 +189,7 @@ def _subquery(load: SubqueryLoad, epochs: Sequence[EpochStatistics], cores: floa
     )
 
 
-def _comparable(
+def _find_comparable(
     load: SubqueryLoad, epochs: Sequence[EpochStatistics]
 ) -> list[tuple[SubqueryLoad, float]]:
     """Return the newest epochs in which a subquery had the instances that it has now."""

@@ -4,8 +4,8 @@ A kernel is a frozen configuration. State is an immutable value: `advance` retur
 leaves the old one as it was, so a task that is run again starts from the same state. What an epoch
 adds to the state is its delta: rows with ``__until``, the watermark at which they are no longer
 needed. Law: restoring from all deltas that are still needed gives the state that was. Results have
-the operator's number as their source and the position 0 (`placed`): they are in stream order by
-event time, operator and columns.
+the operator's number as their source and the position 0 (`place_results`): they are in stream order
+by event time, operator and columns.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Kernel(Protocol):
 class CatchesUp(Protocol):
     """A kernel that can bring an older state up to date."""
 
-    def caught_up(self, state: Any, deltas: Sequence[pl.DataFrame], watermark: int) -> Any:
+    def catch_up(self, state: Any, deltas: Sequence[pl.DataFrame], watermark: int) -> Any:
         """Return the state at a watermark from an older one and the deltas since then.
 
         Results that became final meanwhile were written by others.
@@ -112,7 +112,7 @@ def state_bytes(kernel: Kernel, state: Any) -> int:
     return total_bytes(kernel.pieces(state))
 
 
-def placed(results: pl.LazyFrame, operator: int, ordered: bool) -> pl.LazyFrame:
+def place_results(results: pl.LazyFrame, operator: int, ordered: bool) -> pl.LazyFrame:
     """Return results, which have their event time, with their place in stream order if wanted."""
     if not ordered:
         return results

@@ -42,9 +42,9 @@ class OrderKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
         """Return the rows that still wait at a watermark."""
-        return self.caught_up((), deltas, watermark)
+        return self.catch_up((), deltas, watermark)
 
-    def caught_up(self, state: Waiting, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
+    def catch_up(self, state: Waiting, deltas: Sequence[pl.DataFrame], watermark: int) -> Waiting:
         """Return the rows that wait at a watermark, from older ones and the deltas since then."""
         return take_final(state, [d.drop(UNTIL) for d in deltas], watermark).waiting
 

@@ -64,19 +64,19 @@ class BucketMap:
         owners = tuple(moves.get(bucket, owner) for bucket, owner in enumerate(self.owners))
         return BucketMap(owners=owners, instances=self.instances)
 
-    def moved(self, after: BucketMap) -> BucketSet:
+    def find_moved(self, after: BucketMap) -> BucketSet:
         """Return the buckets that have another owner in another map."""
         pairs = zip(self.owners, after.owners, strict=True)
         return BucketSet.of(b for b, (old, new) in enumerate(pairs) if old != new)
 
-    def resized(self, instances: int, loads: Sequence[float] = ()) -> BucketMap:
+    def resize(self, instances: int, loads: Sequence[float] = ()) -> BucketMap:
         """Return a balanced map for another number of instances that moves few buckets.
 
         Args:
             instances: How many instances there are to be.
             loads: What each bucket weighs; all the same unless given.
 
-        >>> BucketMap.even(6, 2).resized(3).owners, BucketMap.even(6, 3).resized(2).owners
+        >>> BucketMap.even(6, 2).resize(3).owners, BucketMap.even(6, 3).resize(2).owners
         ((0, 0, 2, 1, 1, 2), (0, 0, 1, 1, 0, 1))
         """
         weights = list(loads) if loads and sum(loads) > 0 else [1.0] * len(self.owners)

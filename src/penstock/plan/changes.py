@@ -100,7 +100,7 @@ class Abilities:
 
     >>> from dataclasses import replace
     >>> change = Change(subquery=1, owners=BucketMap.even(4, 2), kind="move", cause=USER)
-    >>> Abilities(cores=True).lacking(replace(change, cores=(1.0, 2.0), quotas=(1.0, 1.0)))
+    >>> Abilities(cores=True).find_lacking(replace(change, cores=(1.0, 2.0), quotas=(1.0, 1.0)))
     ('quotas',)
     """
 
@@ -108,7 +108,7 @@ class Abilities:
     cores: bool = False
     quotas: bool = False
 
-    def lacking(self, change: Change) -> tuple[Part, ...]:
+    def find_lacking(self, change: Change) -> tuple[Part, ...]:
         """Return the parts of a change that cannot be carried out."""
         return tuple(part for part in change.parts if not getattr(self, part))
 

@@ -192,12 +192,12 @@ class CompiledQuery:
         grid, instances = self.grid_of(subquery), instances or self.subqueries[subquery].instances
         return grid.owners(instances) if grid else BucketMap.even(self.buckets, instances)
 
-    def movable(self, subquery: int) -> bool:
+    def is_movable(self, subquery: int) -> bool:
         """Return whether single buckets of a subquery can move: rows go to it by bucket."""
         keyed = any(e.keys is not None for e in self.edges_into(subquery))
         return keyed and self.grid_of(subquery) is None
 
-    def fixed(self, subquery: int) -> bool:
+    def is_fixed(self, subquery: int) -> bool:
         """Return whether a subquery always has one instance."""
         head = self.subqueries[subquery].head
         return head is not None and self.nodes[head].alone

@@ -170,7 +170,7 @@ def account(
     for number, _ in tried:
         seen[number] -= 1
     known = {(file.source, file.path): file for file in (*before.waiting, *before.refused)}
-    outcome = [(_noted(known.get((f.source, f.path)), f, now), f.waits) for f in bad]
+    outcome = [(_note(known.get((f.source, f.path)), f, now), f.waits) for f in bad]
     return FileAccounts(
         seen=seen,
         read=read,
@@ -179,7 +179,7 @@ def account(
     )
 
 
-def _noted(known: UnreadFile | None, bad: BadFile, now: float) -> UnreadFile:
+def _note(known: UnreadFile | None, bad: BadFile, now: float) -> UnreadFile:
     if known is None:
         known = UnreadFile(source=bad.source, path=bad.path, since=now, tries=0)
     return replace(known, reason=bad.reason, tried=now, tries=known.tries + 1)

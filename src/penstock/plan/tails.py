@@ -72,11 +72,11 @@ class Tail:
         """The instance that finishes the windows of each bucket."""
         return {b: owner for low, high, owner in self.held for b in range(low, high)}
 
-    def fitted(self, after: BucketMap) -> Tail:
+    def fit(self, after: BucketMap) -> Tail:
         """Return the tail among other instances: what has lost its owner goes where rows go now.
 
         >>> tail = Tail(operator="a", epoch=1, before_us=0, until_us=0, held=((0, 1, 0), (1, 3, 2)))
-        >>> tail.fitted(BucketMap.even(4, 2)).held
+        >>> tail.fit(BucketMap.even(4, 2)).held
         ((0, 2, 0), (2, 3, 1))
         """
         if all(owner < after.instances for _, _, owner in self.held):

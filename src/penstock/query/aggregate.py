@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from penstock.query.aggregates import infer_aggregate, take_apart, value_types
-from penstock.query.expressions import UNKNOWN, ExpressionLike, checked, reserved
+from penstock.query.expressions import UNKNOWN, ExpressionLike, check, reserved
 from penstock.query.keys import Names, key_problems, names_of
 from penstock.query.nodes import Aggregate, Node
 from penstock.query.windows import WINDOW_COLUMNS, Window, bounds_of
@@ -33,7 +33,7 @@ def aggregate_node(
     if not values:
         found.append("aggregate: no values given; for example calls='count(*)'")
     said = tuple(v if isinstance(v, str) else in_words(v) for v in values.values())
-    aggregation = replace(take_apart(_parsed(schema, keys, values, found), schema), said=said)
+    aggregation = replace(take_apart(_parse(schema, keys, values, found), schema), said=said)
     output: dict[str, pl.DataType] = {key: schema.get(key, UNKNOWN) for key in keys}
     output |= bounds_of(window, stream.zone)
     known = sound and not found
@@ -44,7 +44,7 @@ def aggregate_node(
     return node, found
 
 
-def _parsed(
+def _parse(
     schema: Mapping[str, pl.DataType],
     keys: tuple[str, ...],
     values: Mapping[str, ExpressionLike],
@@ -55,7 +55,7 @@ def _parsed(
         found += reserved("aggregate", name)
         if name in keys or name in WINDOW_COLUMNS:
             found.append(f"aggregate: value {name!r} clashes with a column of the result")
-        value, dtype = checked(f"aggregate {name}", expression, schema, infer_aggregate, found)
+        value, dtype = check(f"aggregate {name}", expression, schema, infer_aggregate, found)
         if dtype != UNKNOWN:
             parsed[name] = value
     return parsed

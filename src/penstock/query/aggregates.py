@@ -169,7 +169,7 @@ def _outer(expression: pl.Expr, calls: list[Call], schema: Schema) -> pl.Expr:
 def _rewrite(node: Any, calls: list[Call], schema: Schema) -> Any:
     call = _call(node)
     if call is not None:
-        return {"Column": f"__a{_number(_checked(call, schema), calls)}"}
+        return {"Column": f"__a{_number(_check(call, schema), calls)}"}
     if isinstance(node, dict):
         return {
             key: _rewrite(child, calls, schema) if key not in ("Literal", "Column") else child
@@ -238,7 +238,7 @@ def _with_argument(function: str, tree: Any, parameter: float = 0.0) -> Call:
     return Call(function=function, argument=from_tree(tree), keep=keep, parameter=parameter)
 
 
-def _checked(call: Call, schema: Schema) -> Call:
+def _check(call: Call, schema: Schema) -> Call:
     if call.argument is None:
         return call
     parts = [call.argument] + ([call.keep] if call.keep is not None else [])
@@ -250,7 +250,7 @@ def _checked(call: Call, schema: Schema) -> Call:
         dtype = infer(call.argument, schema)
     except ExpressionProblem as error:
         raise NotMergeable from error
-    if not _supported(call.function, dtype):
+    if not _is_supported(call.function, dtype):
         raise NotMergeable
     return replace(
         call,
@@ -259,7 +259,7 @@ def _checked(call: Call, schema: Schema) -> Call:
     )
 
 
-def _supported(function: str, dtype: pl.DataType) -> bool:
+def _is_supported(function: str, dtype: pl.DataType) -> bool:
     if dtype == pl.UInt128():
         return False
     if function in ("var", "std", "approx_quantile"):

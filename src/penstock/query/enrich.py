@@ -111,7 +111,7 @@ def enrich_node(
     found += key_problems("enrich on", keys, stream.schema)
     given = table if isinstance(table, Node) else _frame(table, found)
     found += _table_problems(keys, stream.schema, given.schema)
-    renamed = _renamed(keys, stream.schema, given.schema, suffix)
+    renamed = _rename(keys, stream.schema, given.schema, suffix)
     names = [*stream.schema, *[name for _, name in renamed]]
     found += [
         f"enrich: column {name!r} would be there twice; choose another suffix"
@@ -162,7 +162,7 @@ def _table_problems(keys: tuple[str, ...], stream: Types, table: Types) -> list[
     return found
 
 
-def _renamed(
+def _rename(
     keys: tuple[str, ...], stream: Types, table: Types, suffix: str
 ) -> tuple[tuple[str, str], ...]:
     return tuple(

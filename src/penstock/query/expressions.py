@@ -86,7 +86,7 @@ def infer_row_wise(expression: pl.Expr, schema: Schema) -> pl.DataType:
     return dtype
 
 
-def checked(
+def check(
     verb: str,
     expression: ExpressionLike,
     schema: Schema,
@@ -119,15 +119,15 @@ def unknown_column(name: str, schema: Schema) -> str:
     >>> unknown_column("duratoin", {"duration": pl.Int64(), "src": pl.String()})
     "unknown column 'duratoin'; did you mean 'duration'?"
     """
-    near = nearest(name, list(schema))
+    near = find_nearest(name, list(schema))
     hint = f"did you mean {near!r}?" if near else f"columns: {', '.join(schema)}"
     return f"unknown column {name!r}; {hint}"
 
 
-def nearest(name: str, known: Sequence[str]) -> str | None:
+def find_nearest(name: str, known: Sequence[str]) -> str | None:
     """Return the known name that was probably meant: in another case, or misspelled.
 
-    >>> nearest("X", ["k", "x"]), nearest("scr", ["dst", "src"]), nearest("q", ["k"])
+    >>> find_nearest("X", ["k", "x"]), find_nearest("scr", ["dst", "src"]), find_nearest("q", ["k"])
     ('x', 'src', None)
     """
     alike = [other for other in known if other.lower() == name.lower()]

@@ -112,7 +112,7 @@ class Pairing(Node):
             return ""
         return " with itself and self pairs" if self.self_pairs else " with itself"
 
-    def _described(self, verb: str) -> str:
+    def _describe(self, verb: str) -> str:
         unit = isinstance(self.within, CountWindow)
         near = f"the last {self.within}" if unit else format_duration(_micros(self.within))
         return f"{verb} within {near}" + (f" where {self.text}" if self.text else "")
@@ -169,7 +169,7 @@ class Join(Pairing):
         pairs = zip(self.left_on, self.right_on, strict=True)
         on = ", ".join(a if a == b else f"{a} = {b}" for a, b in pairs)
         kind = "" if self.how == "inner" else f"{self.how} "
-        return self._described(f"{kind}join{self._with_itself()} on {on}")
+        return self._describe(f"{kind}join{self._with_itself()} on {on}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -179,9 +179,9 @@ class Product(Pairing):
     def keys(self, port: int) -> tuple[str, ...] | None:
         """Return the columns by which rows of an input are spread over the grid."""
         sides = (0, 1) if self.itself else (port,)
-        return (TIME, *dict.fromkeys(name for side in sides for name in self._compared(side)))
+        return (TIME, *dict.fromkeys(name for side in sides for name in self._find_compared(side)))
 
-    def _compared(self, side: int) -> list[str]:
+    def _find_compared(self, side: int) -> list[str]:
         """Return the columns of a side, by their names in the state, that the predicate reads."""
         assert self.where is not None
         used = roots([self.where])
@@ -210,7 +210,7 @@ class Product(Pairing):
     @property
     def title(self) -> str:
         """What the operator does, in a few words."""
-        return self._described(f"product{self._with_itself()}")
+        return self._describe(f"product{self._with_itself()}")
 
 
 def join_node(
@@ -238,7 +238,7 @@ def join_node(
     found += _misfits(how, within, lefts, rights, apart=apart)
     found += _self_pair_problems("join", left, right, within, self_pairs)
     dropped = rights if shared else ()
-    renamed = _renamed("join", left.schema, right.schema, dropped, suffix, found)
+    renamed = _rename("join", left.schema, right.schema, dropped, suffix, found)
     schema = _schema(left.schema, right.schema, renamed)
     if shared:
         schema |= {key: dtype for key, dtype in zip(lefts, types, strict=True) if key in schema}
@@ -317,7 +317,7 @@ def product_node(
 ) -> tuple[Node, list[str]]:
     """Return the operator that compares all pairs of two streams, and what is wrong with it."""
     found = _self_pair_problems("product", left, right, within, self_pairs)
-    renamed = _renamed("product", left.schema, right.schema, (), suffix, found)
+    renamed = _rename("product", left.schema, right.schema, (), suffix, found)
     schema = _schema(left.schema, right.schema, renamed)
     node = Product(
         inputs=(left,) if left is right else (left, right),
@@ -395,7 +395,7 @@ def _common(a: pl.DataType, b: pl.DataType) -> pl.DataType:
     return pl.concat(both, how="vertical_relaxed").schema["_"]
 
 
-def _renamed(
+def _rename(
     verb: str,
     left: Mapping[str, pl.DataType],
     right: Mapping[str, pl.DataType],

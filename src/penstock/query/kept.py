@@ -56,11 +56,11 @@ def _changed(call: dict[str, Any], frame: pl.LazyFrame) -> Any:
         return None
     if name == "Max":
         return to_tree(values.nan_max()) if dtype.is_float() else None
-    made = _summed(name, values, dtype)
+    made = _sum(name, values, dtype)
     return None if made is None else to_tree(made)
 
 
-def _summed(name: str, values: pl.Expr, dtype: pl.DataType) -> pl.Expr | None:
+def _sum(name: str, values: pl.Expr, dtype: pl.DataType) -> pl.Expr | None:
     told = f"{_SUMMED[name]}({in_words(values)}) does not fit"
     if width(dtype) == "short":
         whole = (dtype.is_integer() and dtype != pl.UInt128()) or dtype == pl.Boolean()

@@ -8,7 +8,7 @@ import polars as pl
 
 from penstock.base.errors import QueryError
 from penstock.base.hashing import instance_of
-from penstock.base.problems import located
+from penstock.base.problems import locate
 from penstock.query.expressions import unknown_column
 
 Names = str | pl.Expr | Iterable[str | pl.Expr]
@@ -33,7 +33,7 @@ def _name(name: str | pl.Expr) -> str:
     if name.meta.is_column():
         return name.meta.output_name()
     sentence = f"keys are columns; name the expression first: map(key=…), then 'key'; got {name}"
-    raise QueryError(problems=located([sentence]))
+    raise QueryError(problems=locate([sentence]))
 
 
 def key_problems(

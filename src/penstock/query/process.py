@@ -69,9 +69,9 @@ def process_node(stream: Node, processor: Any, by: Names) -> tuple[Node, list[st
             inputs=(stream,), schema={}, by=(), processor=_Nothing(), state={}, settings={}
         )
         return nothing, found
-    found += _undefined(verb, processor)
-    state = _declared(verb, processor, "state", keys, found)
-    output = _declared(verb, processor, "output", keys, found)
+    found += _find_undefined(verb, processor)
+    state = _check_declared(verb, processor, "state", keys, found)
+    output = _check_declared(verb, processor, "output", keys, found)
     if isinstance(processor, processes.BatchProcess) and not state and not found:
         found.append(f"{verb}: declare at least one column in 'state'")
     schema = {key: stream.schema.get(key, UNKNOWN) for key in keys} | output
@@ -118,7 +118,7 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | bytes | int | float | date | timedelta)
 
 
-def _undefined(verb: str, processor: Processor) -> list[str]:
+def _find_undefined(verb: str, processor: Processor) -> list[str]:
     base, method = (
         (processes.Process, "on_row")
         if isinstance(processor, processes.Process)
@@ -128,7 +128,7 @@ def _undefined(verb: str, processor: Processor) -> list[str]:
     return [f"{verb}: {method} is not defined"] if same else []
 
 
-def _declared(
+def _check_declared(
     verb: str, processor: Processor, part: str, keys: tuple[str, ...], found: list[str]
 ) -> Types:
     """Return the types of the state or the output; what is wrong is added to what was found."""

@@ -105,7 +105,7 @@ def is_row_wise(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
     >>> is_row_wise(pl.col("x") - pl.col("x").mean(), {"x": pl.Int64()})
     False
     """
-    return not any(looks_around(expression)) and _same_row_by_row(expression, schema)
+    return not any(looks_around(expression)) and _is_same_row_by_row(expression, schema)
 
 
 def looks_around(expression: pl.Expr) -> Iterator[bool]:
@@ -139,7 +139,7 @@ def _names(node: Any) -> Iterator[str]:
             yield from _names(child)
 
 
-def _same_row_by_row(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
+def _is_same_row_by_row(expression: pl.Expr, schema: Mapping[str, pl.DataType]) -> bool:
     names = expression.meta.root_names()
     if not names:
         return True

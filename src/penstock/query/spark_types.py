@@ -35,12 +35,12 @@ _PLAIN: dict[pl.DataType, tuple[pl.DataType, str]] = {
 _NO_TIME = "Spark reads no times of day from files; cast it to text"
 
 
-def handed_over(dtype: pl.DataType) -> tuple[pl.DataType, str] | None:
+def hand_over(dtype: pl.DataType) -> tuple[pl.DataType, str] | None:
     """Return the type in which a column is handed to Spark, and what Spark calls it.
 
-    >>> handed_over(pl.UInt8()), handed_over(pl.Datetime("ns", "Asia/Tokyo"))
+    >>> hand_over(pl.UInt8()), hand_over(pl.Datetime("ns", "Asia/Tokyo"))
     ((Int16, 'smallint'), (Datetime(time_unit='us', time_zone='Asia/Tokyo'), 'timestamp'))
-    >>> handed_over(pl.List(pl.UInt64))[1], handed_over(pl.Time())
+    >>> hand_over(pl.List(pl.UInt64))[1], hand_over(pl.Time())
     ('array<decimal(20,0)>', None)
     """
     if dtype in _PLAIN:
@@ -54,17 +54,17 @@ def handed_over(dtype: pl.DataType) -> tuple[pl.DataType, str] | None:
         return pl.Duration("us"), "interval day to second"
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return pl.String(), "string"
-    return _nested(dtype)
+    return _hand_over_nested(dtype)
 
 
-def _nested(dtype: pl.DataType) -> tuple[pl.DataType, str] | None:
+def _hand_over_nested(dtype: pl.DataType) -> tuple[pl.DataType, str] | None:
     if isinstance(dtype, pl.List | pl.Array):
-        inner = handed_over(_instance(dtype.inner))
+        inner = hand_over(_instance(dtype.inner))
         return inner and (pl.List(inner[0]), f"array<{inner[1]}>")
     if isinstance(dtype, pl.Struct):
-        fields = {field.name: handed_over(_instance(field.dtype)) for field in dtype.fields}
+        fields = {field.name: hand_over(_instance(field.dtype)) for field in dtype.fields}
         known = {name: found for name, found in fields.items() if found is not None}
-        words = ",".join(f"{quoted(name)}:{word}" for name, (_, word) in known.items())
+        words = ",".join(f"{quote(name)}:{word}" for name, (_, word) in known.items())
         types = {name: kind for name, (kind, _) in known.items()}
         return (pl.Struct(types), f"struct<{words}>") if len(known) == len(fields) else None
     return None
@@ -75,7 +75,7 @@ def _instance(dtype: Any) -> pl.DataType:
     return found
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return a name as Spark's SQL takes it, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"
 
@@ -90,7 +90,7 @@ text, as in CAST(t AS VARCHAR)")
     """
     casts, problems = {}, []
     for name, dtype in schema.items():
-        found = handed_over(dtype)
+        found = hand_over(dtype)
         if found is None:
             problems.append(f"foreach_batch: column {name!r} is {dtype}; {_remedy(name, dtype)}")
         elif found[0] != dtype:

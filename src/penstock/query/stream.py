@@ -15,7 +15,7 @@ import polars as pl
 
 from penstock.base.durations import Duration
 from penstock.base.errors import PenstockWarning, QueryError
-from penstock.base.problems import Problem, located
+from penstock.base.problems import Problem, locate
 from penstock.query import nodes
 from penstock.query.aggregate import aggregate_node
 from penstock.query.dedup import dedup_node
@@ -24,7 +24,7 @@ from penstock.query.explode import explode_node
 from penstock.query.expressions import (
     UNKNOWN,
     ExpressionLike,
-    checked,
+    check,
     infer_row_wise,
     reserved,
 )
@@ -115,7 +115,7 @@ class Stream:
         parsed = []
         for name, expression in columns.items():
             found += reserved(verb, name)
-            value, dtype = self._checked(f"{verb} {name}", expression, infer_row_wise, found)
+            value, dtype = self._check(f"{verb} {name}", expression, infer_row_wise, found)
             schema[name] = dtype
             parsed.append((name, value.alias(name)))
         texts = tuple(_text(expression) for expression in columns.values())
@@ -446,7 +446,7 @@ class Stream:
         ['url', 'window_start', 'window_end', 'n', 'rank']
         """
         found: list[str] = []
-        value, dtype = self._checked("top", order, infer_row_wise, found)
+        value, dtype = self._check("top", order, infer_row_wise, found)
         node, more = top_node(
             self._node,
             k=k,
@@ -518,7 +518,7 @@ class Stream:
         problems = list(self._problems)
         if mode not in nodes.MODES:
             allowed = ", ".join(nodes.MODES)
-            problems += located([f"write_{kind}: mode={mode!r}; allowed: {allowed}"])
+            problems += locate([f"write_{kind}: mode={mode!r}; allowed: {allowed}"])
         if problems:
             raise QueryError(problems=problems)
         node = nodes.Sink(
@@ -532,22 +532,22 @@ class Stream:
         return Sinks((node,))
 
     def _predicate(self, verb: str, predicate: ExpressionLike, found: list[str]) -> pl.Expr:
-        value, dtype = self._checked(verb, predicate, infer_row_wise, found)
+        value, dtype = self._check(verb, predicate, infer_row_wise, found)
         if dtype not in (pl.Boolean(), UNKNOWN):
             found.append(f"{verb}: a predicate must be true or false; it is {dtype}")
         return value.fill_null(False)
 
-    def _checked(
+    def _check(
         self,
         verb: str,
         expression: ExpressionLike,
         infer: Callable[..., pl.DataType],
         found: list[str],
     ) -> tuple[pl.Expr, pl.DataType]:
-        return checked(verb, expression, self._node.schema, infer, found)
+        return check(verb, expression, self._node.schema, infer, found)
 
     def _then(self, node: nodes.Node, found: Iterable[str]) -> Stream:
-        return Stream(node, (*self._problems, *located(dict.fromkeys(found))))
+        return Stream(node, (*self._problems, *locate(dict.fromkeys(found))))
 
 
 def _text(expression: ExpressionLike) -> str:

@@ -85,7 +85,7 @@ def top_node(
     """Return the operator, and what is wrong with it; ``dtype`` is the type of ``order``."""
     keys = names_of(by)
     added: dict[str, pl.DataType] = {RANK: pl.Int64()}
-    found = [] if _whole(k) and k > 0 else [f"top: k must be a positive whole number; k={k!r}"]
+    found = [] if _is_whole(k) and k > 0 else [f"top: k must be a positive whole number; k={k!r}"]
     found += key_problems("top by", keys, stream.schema, nested=True)
     if dtype.is_nested():
         found.append(f"top: rows cannot be ordered by a value of type {dtype}")
@@ -118,5 +118,5 @@ def _of_windows(node: Node) -> bool:
     return not node.stateful and bool(node.inputs) and all(map(_of_windows, node.inputs))
 
 
-def _whole(value: object) -> bool:
+def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -59,15 +59,15 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
     (
         r"could not evaluate .*comparison between series '(.+?)' of dtype: (.+?) and series "
         r"'(.+?)' of dtype: (.+)",
-        lambda m: f"{_short(m[2])} cannot be compared with {_short(m[4])}; {_CAST}",
+        lambda m: f"{_shorten(m[2])} cannot be compared with {_shorten(m[4])}; {_CAST}",
     ),
     (
         r"invalid series dtype: expected `(.+?)`, got `(.+?)` for series with name `(.*)`",
-        lambda m: f"{_type(m[1])} is needed, and {_named(m[3])} is {_type(m[2])}",
+        lambda m: f"{_type(m[1])} is needed, and {_name_column(m[3])} is {_type(m[2])}",
     ),
     (
         r"expected (String|List) (?:data )?type(?: for list operation)?, got: (.+)",
-        lambda m: f"{m[1]} is needed, not {_short(m[2])}",
+        lambda m: f"{m[1]} is needed, not {_shorten(m[2])}",
     ),
     (
         r"[`']?(\w+)[`']?(?: \(.+?\))? operation not supported for dtype `(.+?)`",
@@ -103,11 +103,11 @@ _RULES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 )
 
 
-def _short(dtype: str) -> str:
+def _shorten(dtype: str) -> str:
     return _type(re.sub(r"\(.*\)", "", dtype))
 
 
-def _named(name: str) -> str:
+def _name_column(name: str) -> str:
     return f"column {name!r}" if name and name != "literal" else "the value"
 
 

@@ -22,7 +22,7 @@ from penstock.sinks.owners import Claimant, check_owner, claim_folder, end_of
 from penstock.sinks.parts import count_parts, verify_parts
 from penstock.sinks.publish import publish_folder, read_published
 from penstock.sinks.sink import Committed, LastingKind, Look, Opening, OpenSink, TableOptions
-from penstock.sinks.staged import staged_bytes
+from penstock.sinks.staged import read_staged_bytes
 
 
 class Folder(LastingKind):
@@ -130,7 +130,7 @@ class OpenFolder(OpenSink):
             return
         try:
             for file in committed.files:
-                staged_bytes(file)
+                read_staged_bytes(file)
         except CheckpointError:  # unless another driver has just published them
             if not published.exists():
                 raise

@@ -122,7 +122,7 @@ def claim_folder(target: Place, who: Claimant) -> Claim:
     while True:
         newest = newest_claim(target)
         if newest is None or newest.owner != who.owner:
-            made = _wanted(target, who, newest)
+            made = _make_wanted(target, who, newest)
             if not _write(target, made):
                 continue  # another claimed it meanwhile; look again
             newest = made
@@ -133,13 +133,13 @@ def claim_folder(target: Place, who: Claimant) -> Claim:
         return replace(newest, clears=False)
 
 
-def _wanted(target: Place, who: Claimant, newest: Claim | None) -> Claim:
+def _make_wanted(target: Place, who: Claimant, newest: Claim | None) -> Claim:
     there = list(epochs_in(target))
     if newest is None and who.known is not None:  # the claim was lost, the checkpoint knows better
         first, begin = who.known.first, who.known.first + who.known.since
         return Claim(owner=who.owner, checkpoint=who.checkpoint, first=first, begin=begin)
     if newest is not None and who.waits:
-        raise OutputError(path=str(target), reason=_taken(newest))
+        raise OutputError(path=str(target), reason=_explain_taken(newest))
     if who.mode == "error" and (there or not _is_free(newest, who)):
         raise OutputError(path=str(target), reason=_refusal(there, newest))
     after = there[-1] + 1 if there else 0
@@ -183,10 +183,10 @@ def check_owner(target: Place, owner: str, number: int) -> None:
     """
     newest = newest_claim(target)
     if newest is not None and (newest.owner != owner or number < newest.begin):
-        raise OutputError(path=str(target), reason=_taken(newest))
+        raise OutputError(path=str(target), reason=_explain_taken(newest))
 
 
-def _taken(newest: Claim) -> str:
+def _explain_taken(newest: Claim) -> str:
     return (
         f"the query of checkpoint {newest.checkpoint!r} has taken it over; an epoch of this query "
         "waits in a staging folder beside it and can no longer be published; begin a new "

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.base.errors import CheckpointError
-from penstock.files.place import Place, named_by_hash
+from penstock.files.place import Place, name_by_hash
 from penstock.plan.epoch import StagedFile
 from penstock.sinks.sink import Look, Wrong
 
@@ -33,7 +33,7 @@ def verify_parts(folder: Place, files: Sequence[StagedFile] | None) -> Look:
         return _verify_by_name(folder)
     ordered = sorted(files, key=lambda file: file.path)
     wanted = {
-        named_by_hash(f"part-{i:05d}", file.sha256, ".parquet"): file
+        name_by_hash(f"part-{i:05d}", file.sha256, ".parquet"): file
         for i, file in enumerate(ordered)
     }
     there = [entry.name for entry in folder.list()]

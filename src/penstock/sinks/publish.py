@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import polars as pl
 
-from penstock.files.place import Place, named_by_hash
+from penstock.files.place import Place, name_by_hash
 from penstock.plan.epoch import StagedFile
 from penstock.sinks.epochs import epoch_name, epochs_in
 from penstock.sinks.staged import parquet_bytes, read_staged
@@ -32,9 +32,7 @@ def publish_folder(target: Place, number: int, files: Sequence[StagedFile]) -> N
     folder = target / epoch_name(number)
     ordered = sorted(files, key=lambda file: file.path)
     if target.files.moves_folders:
-        names = [
-            named_by_hash(f"part-{i:05d}", f.sha256, ".parquet") for i, f in enumerate(ordered)
-        ]
+        names = [name_by_hash(f"part-{i:05d}", f.sha256, ".parquet") for i, f in enumerate(ordered)]
         staged = [file.path for file in ordered]
         target.files.publish(str(folder), dict(zip(names, staged, strict=True)))
     else:

@@ -48,7 +48,7 @@ def write_staged(
     )
 
 
-def staged_bytes(staged: StagedFile) -> bytes:
+def read_staged_bytes(staged: StagedFile) -> bytes:
     """Return the bytes of a staged file, verified.
 
     Raises:
@@ -63,7 +63,7 @@ def read_staged(staged: StagedFile) -> pl.DataFrame:
     Raises:
         CheckpointError: The file is missing or damaged.
     """
-    return pl.read_parquet(io.BytesIO(staged_bytes(staged)))
+    return pl.read_parquet(io.BytesIO(read_staged_bytes(staged)))
 
 
 def parquet_bytes(frame: pl.DataFrame) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from penstock.base.durations import Duration, parse_duration
-from penstock.base.problems import located
+from penstock.base.problems import locate
 from penstock.query import nodes
 from penstock.query.expressions import ExpressionLike
 from penstock.query.stream import Stream
@@ -66,4 +66,4 @@ def make_source(
         moment_type=moment.dtype,
         late_whole=late == "all",
     )
-    return Stream(node, located(problems))
+    return Stream(node, locate(problems))

@@ -14,7 +14,7 @@ import polars as pl
 from penstock.query.expressions import (
     UNKNOWN,
     ExpressionLike,
-    checked,
+    check,
     infer_row_wise,
     unknown_column,
 )
@@ -43,7 +43,7 @@ def read_time(time: ExpressionLike, schema: Schema, found: list[str]) -> Moment:
     if isinstance(time, str) and (time in schema or time.isidentifier()):
         return _column(time, schema, found)
     before = len(found)
-    expression, dtype = checked("time", time, schema, infer_row_wise, found)
+    expression, dtype = check("time", time, schema, infer_row_wise, found)
     text = str(time)
     if len(found) > before or dtype == UNKNOWN:
         return Moment(text=text)

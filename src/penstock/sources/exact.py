@@ -80,11 +80,11 @@ def _cast(values: pl.Series, wanted: pl.DataType, *, parse: bool) -> pl.Series |
 
 
 def _round_trip(values: pl.Series, wanted: pl.DataType) -> pl.Series:
-    cast = _nearest(values, wanted)
-    return _where(_nearest(cast, values.dtype).eq_missing(values), cast)
+    cast = _cast_to_nearest(values, wanted)
+    return _where(_cast_to_nearest(cast, values.dtype).eq_missing(values), cast)
 
 
-def _nearest(values: pl.Series, wanted: pl.DataType) -> pl.Series:
+def _cast_to_nearest(values: pl.Series, wanted: pl.DataType) -> pl.Series:
     if isinstance(wanted, pl.Decimal) and values.dtype.is_float():
         # A number that is too long for the decimal makes Polars refuse the whole column.
         values = values.cast(pl.Float64)
@@ -109,14 +109,14 @@ def _is_text(dtype: pl.DataType) -> bool:
 
 def _cast_texts(values: pl.Series, wanted: pl.DataType) -> pl.Series:
     if values.dtype == pl.Binary:  # Polars refuses the whole column for one value that is no text
-        texts = pl.Series(values.name, [_decoded(value) for value in values], dtype=pl.String)
+        texts = pl.Series(values.name, [_decode(value) for value in values], dtype=pl.String)
         return texts.cast(wanted, strict=False)
     if wanted == pl.Binary:
         return values.cast(pl.String).cast(wanted)
     return values.cast(pl.String).cast(wanted, strict=False)
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

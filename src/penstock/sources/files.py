@@ -116,7 +116,7 @@ def read_one(
         frame = _read(form, path, schema, part, csv, every=every)
     except _UNREADABLE as error:
         return _read_closely(form, path, schema, limit, part, csv, error, every=every)
-    found = _conformed(form, path, frame, schema, limit, every=every)
+    found = _conform(form, path, frame, schema, limit, every=every)
     if form in TEXT and (numbered or found.rejected or _may_be_blank(frame)):
         return _with_lines(form, path, frame, schema, limit, csv, every=every) or found
     return found
@@ -150,7 +150,7 @@ def _commas(rows: pl.LazyFrame, schema: Schema, csv: CsvFormat) -> pl.LazyFrame:
     return rows.with_columns(pl.col(names).str.replace_many([",", "."], [".", ","]))
 
 
-def _conformed(
+def _conform(
     form: str, path: str, frame: pl.DataFrame, schema: Schema, limit: int, *, every: bool
 ) -> ReadFile:
     empty = pl.DataFrame(schema=dict(schema))
@@ -165,7 +165,7 @@ def _conformed(
     return ReadFile(rows=good, rejected=tuple(bad))
 
 
-def unreadable(form: str, path: str, error: Exception) -> Rejected:
+def reject_unreadable(form: str, path: str, error: Exception) -> Rejected:
     """Return the rejection of a file that cannot be read at all."""
     if isinstance(error, FileNotFoundError):
         return Rejected(path=path, reason=GONE, rows=0, whole=True)
@@ -186,7 +186,7 @@ def _read_closely(
 ) -> ReadFile:
     """Read what can be read of a file that cannot be read at once."""
     empty = pl.DataFrame(schema=dict(schema))
-    bad = unreadable(form, path, error)
+    bad = reject_unreadable(form, path, error)
     if part is not None:  # the footer was read, so the file is complete and its rows are known
         lost = replace(bad, rows=part[1], whole=False, incomplete=False)
         return ReadFile(rows=empty, rejected=(lost,))
@@ -288,10 +288,10 @@ def _with_lines(
     if text.broken or len(text.body) != frame.height:
         return None
     numbered = frame.with_columns(pl.Series(LINE, [r.line for r in text.body], dtype=pl.Int64))
-    return _found_in(form, path, numbered, text, schema, limit, every=every)
+    return _find_rows(form, path, numbered, text, schema, limit, every=every)
 
 
-def _found_in(
+def _find_rows(
     form: str,
     path: str,
     numbered: pl.DataFrame,
@@ -304,7 +304,7 @@ def _found_in(
     """Return the rows of numbered lines; blank ones are no rows."""
     blank = [record.line for record in text.body if not record.text.strip()]
     rows = numbered.filter(~pl.col(LINE).is_in(blank)) if blank else numbered
-    found = _conformed(form, path, rows, schema, limit, every=every)
+    found = _conform(form, path, rows, schema, limit, every=every)
     texts = {record.line: record.text for record in text.body}
     told = [
         one if one.line is None else replace(one, row=texts[one.line]) for one in found.rejected
@@ -329,7 +329,7 @@ def _salvage(
         return rows.with_columns(part[LINE])
 
     good, bad = refuse_failing(step, body, path, limit)
-    broken = [_broken(path, record, csv) for record in text.broken]
+    broken = [_reject_broken(path, record, csv) for record in text.broken]
     refused = [
         Rejected(path=path, reason=one.reason, row=one.row["line"][0], line=one.row[LINE][0])
         for one in bad
@@ -339,11 +339,11 @@ def _salvage(
         lines = (*broken, *refused)
         return ReadFile(rows=empty, rejected=lines) if lines or not text.header else None
     rows = pl.concat(good, how="diagonal_relaxed")
-    found = _found_in(form, path, rows, text, schema, limit, every=every)
+    found = _find_rows(form, path, rows, text, schema, limit, every=every)
     return replace(found, rejected=(*broken, *refused, *found.rejected))
 
 
-def _broken(path: str, record: Record, csv: CsvFormat) -> Rejected:
+def _reject_broken(path: str, record: Record, csv: CsvFormat) -> Rejected:
     reason = f"the line has bytes that are no {csv.encoding}"
     return Rejected(path=path, reason=reason, row=record.text, line=record.line)
 

@@ -26,7 +26,7 @@ from penstock.sources.files import (
     local_path,
     read_one,
     read_together,
-    unreadable,
+    reject_unreadable,
 )
 from penstock.sources.formats import BY_COLUMN, EXTENSIONS, count_newer, data_files
 from penstock.sources.lines import Record, read_records
@@ -101,7 +101,7 @@ class FolderReader(SourceReader[Files]):
         try:
             groups = announce_groups(path, self.source, in_files)
         except Exception as error:  # no rows for anyone; who reads the file reports it
-            problem = unreadable("parquet", path, error).reason
+            problem = reject_unreadable("parquet", path, error).reason
             return [msgspec.structs.replace(split, rows=0, problem=problem)]
         parts, offset = [], 0
         for number, (rows, highest) in enumerate(groups):
@@ -222,11 +222,11 @@ class Folder:
             every: Whether to return all columns of the file.
         """
         if problem:
-            return self._refused(path, problem, incomplete=problem != GONE)
+            return self._refuse(path, problem, incomplete=problem != GONE)
         try:
             row = partition_values(self.reader, path)
         except PartitionError as error:
-            return self._refused(path, str(error), incomplete=False)
+            return self._refuse(path, str(error), incomplete=False)
         found = read_one(
             self.reader.format,
             path,
@@ -243,7 +243,7 @@ class Folder:
         others = [n for n in rows.columns if n not in self.schema] if every else []
         return ReadFile(rows=rows.select([*self.schema, *others]), rejected=found.rejected)
 
-    def _refused(self, path: str, reason: str, *, incomplete: bool) -> ReadFile:
+    def _refuse(self, path: str, reason: str, *, incomplete: bool) -> ReadFile:
         bad = Rejected(path=path, reason=reason, rows=0, whole=True, incomplete=incomplete)
         return ReadFile(rows=pl.DataFrame(schema=self.schema), rejected=(bad,))
 

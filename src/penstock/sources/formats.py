@@ -38,7 +38,7 @@ def _parquet(paths: Sequence[str], schema: Schema | None, csv: CsvFormat) -> pl.
 
 def _csv(paths: Sequence[str], schema: Schema | None, csv: CsvFormat) -> pl.LazyFrame:
     plain = csv.encoding.lower() in _UTF8
-    found: list[Any] = list(paths) if plain else [_recoded(path, csv.encoding) for path in paths]
+    found: list[Any] = list(paths) if plain else [_recode(path, csv.encoding) for path in paths]
     return pl.scan_csv(found, glob=False, **csv_options(schema, csv))
 
 
@@ -59,7 +59,7 @@ def csv_options(schema: Schema | None, csv: CsvFormat) -> dict[str, Any]:
     }
 
 
-def _recoded(path: str, encoding: str) -> io.BytesIO:
+def _recode(path: str, encoding: str) -> io.BytesIO:
     return io.BytesIO(read_bytes(path).decode(encoding).encode())
 
 

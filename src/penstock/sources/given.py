@@ -14,7 +14,7 @@ from penstock.sources.exact import fit
 _REFUSED = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
 
 
-def given_rows(
+def read_given_rows(
     rows: pl.DataFrame | Sequence[Mapping[str, Any]], schema: Mapping[str, Any] | None
 ) -> tuple[pl.DataFrame, list[str]]:
     """Return rows as a frame of the declared types, and what is wrong with them.
@@ -22,11 +22,11 @@ def given_rows(
     Raises:
         QueryError: No frame can be made of them.
 
-    >>> given_rows([{"x": 2.9}], {"x": pl.Int64})[1]
+    >>> read_given_rows([{"x": 2.9}], {"x": pl.Int64})[1]
     ["from_rows: column 'x': 2.9 has no exact value of type Int64"]
     """
     if isinstance(rows, pl.DataFrame):
-        return _fitted(rows, schema) if schema else (rows, [])
+        return _fit_columns(rows, schema) if schema else (rows, [])
     try:
         frame = pl.DataFrame(list(rows), schema=dict(schema) if schema else None)
     except _REFUSED as error:
@@ -38,10 +38,10 @@ def given_rows(
     return frame, problems
 
 
-def same_but_for_case(names: Iterable[str]) -> list[str]:
+def find_same_but_for_case(names: Iterable[str]) -> list[str]:
     """Return a complaint about columns that Spark cannot tell apart.
 
-    >>> same_but_for_case(["k", "x", "K"])
+    >>> find_same_but_for_case(["k", "x", "K"])
     ["from_spark: columns 'k' and 'K' differ in case alone, which Spark ignores; rename one"]
     """
     found: dict[str, str] = {}
@@ -66,7 +66,7 @@ def _misfits(name: str, values: Sequence[Any], dtype: pl.DataType) -> list[str]:
     return []
 
 
-def _fitted(frame: pl.DataFrame, schema: Mapping[str, Any]) -> tuple[pl.DataFrame, list[str]]:
+def _fit_columns(frame: pl.DataFrame, schema: Mapping[str, Any]) -> tuple[pl.DataFrame, list[str]]:
     columns, problems = [], []
     for name, dtype in pl.DataFrame(schema=dict(schema)).schema.items():
         if name not in frame.columns:

@@ -44,31 +44,31 @@ def read_records(form: str, path: str, csv: CsvFormat) -> TextFile:
         text = read_bytes(path).decode("utf8", errors="surrogateescape")
         lines = text.split("\n")
         found = [Record(line=n, text=t) for n, t in enumerate(lines, 1) if t.strip()]
-        return _sorted_out((), found)
+        return _sort_out((), found)
     text = read_bytes(path).decode(_name(csv.encoding), errors="surrogateescape")
     found = list(csv_records(text.removeprefix("\ufeff"), csv))
     if csv.header:  # blank lines before it are no rows
         while found and not found[0].text.strip():
             found.pop(0)
     names = 1 if csv.header else 0
-    return _sorted_out(tuple(record.text for record in found[:names]), found[names:])
+    return _sort_out(tuple(record.text for record in found[:names]), found[names:])
 
 
 def _name(encoding: str) -> str:
     return "utf8" if encoding.lower() == "utf8-lossy" else encoding
 
 
-def _sorted_out(header: tuple[str, ...], records: Sequence[Record]) -> TextFile:
-    body = [record for record in records if _sound(record.text)]
+def _sort_out(header: tuple[str, ...], records: Sequence[Record]) -> TextFile:
+    body = [record for record in records if _is_sound(record.text)]
     broken = [
         Record(line=r.line, text=r.text.encode("utf8", "replace").decode())
         for r in records
-        if not _sound(r.text)
+        if not _is_sound(r.text)
     ]
     return TextFile(header=header, body=tuple(body), broken=tuple(broken))
 
 
-def _sound(text: str) -> bool:
+def _is_sound(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -29,11 +29,11 @@ def below(folder: str, path: str) -> str | None:
     >>> below("/data/calls/", "file:/data/calls/day=1/a.csv"), below("/data/calls", "/data/b.csv")
     ('day=1/a.csv', None)
     """
-    root, file = _whole(folder), _whole(path)
+    root, file = _make_absolute(folder), _make_absolute(path)
     return file[len(root) + 1 :] if file.startswith(f"{root}/") else None
 
 
-def _whole(path: str) -> str:
+def _make_absolute(path: str) -> str:
     found = local_path(path)
     if "://" in found:
         return found.replace("s3a://", "s3://", 1).rstrip("/")

@@ -19,7 +19,7 @@ from penstock.query.stream import Stream
 from penstock.sources.csv import csv_format
 from penstock.sources.declare import make_source
 from penstock.sources.formats import DEFAULT, data_files, infer_schema
-from penstock.sources.given import given_rows
+from penstock.sources.given import read_given_rows
 from penstock.sources.partitions import infer_partitions
 
 _PATIENCE = "1 minute"
@@ -195,7 +195,7 @@ def from_rows(
     Int64
     """
     given = rows if isinstance(rows, pl.DataFrame) else list(rows)
-    frame, problems = given_rows(given, schema)
+    frame, problems = read_given_rows(given, schema)
     return make_source(nodes.Rows(rows=frame), frame.schema, time, delay, None, name, problems)
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import polars as pl
 
-from penstock.files.place import Place, named_by_hash, place_of, sha256
+from penstock.files.place import Place, name_by_hash, place_of, sha256
 from penstock.plan.splits import Split
 from penstock.query.nodes import Rows
 from penstock.sources.files import local_path
@@ -29,7 +29,7 @@ class RowsReader(SourceReader[Rows]):
         self.value.rows.write_ipc(buffer, compression="uncompressed")
         data = buffer.getvalue()
         with suppress(FileExistsError):  # another driver wrote the same
-            (home / named_by_hash("rows", sha256(data), ".arrow")).write_new(data)
+            (home / name_by_hash("rows", sha256(data), ".arrow")).write_new(data)
 
     def list_in(self, home: str) -> Listing:
         """Return the folder that they are written to."""

@@ -68,7 +68,7 @@ def again_splits(again: Iterable[Again]) -> list[Split]:
     ]
 
 
-def scattered_splits(source: int, part: int, frame: pl.DataFrame) -> list[Split]:
+def make_scattered_splits(source: int, part: int, frame: pl.DataFrame) -> list[Split]:
     """Return the rows of one partition of a DataFrame, and news of as many rows before them.
 
     No partition knows how many rows the others have, so each gets a range of positions of its own.

@@ -10,7 +10,9 @@ from penstock.sources.exact import fit
 from penstock.sources.formats import Schema
 
 
-def whole_rows(found: Sequence[pl.DataFrame], known: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+def read_whole_rows(
+    found: Sequence[pl.DataFrame], known: pl.DataFrame, schema: Schema
+) -> pl.DataFrame:
     """Return late rows in a source's schema.
 
     A value that the query does not read and that its type does not have is null, and so is one that
@@ -22,17 +24,17 @@ def whole_rows(found: Sequence[pl.DataFrame], known: pl.DataFrame, schema: Schem
         schema: The columns of the source.
 
     >>> wide = pl.DataFrame({"x": [1], "note": [7], "more": ["?"]})
-    >>> whole_rows([wide], wide.select("x"), {"x": pl.Int64(), "note": pl.String()}).rows()
+    >>> read_whole_rows([wide], wide.select("x"), {"x": pl.Int64(), "note": pl.String()}).rows()
     [(1, '7')]
     """
-    parts = [_fitted(frame, schema) for frame in found]
+    parts = [_fit_columns(frame, schema) for frame in found]
     rows = pl.concat([pl.DataFrame(schema=dict(schema)), *parts])
     if rows.height != known.height:  # the file has changed or gone since
-        rows = _fitted(known, schema)
+        rows = _fit_columns(known, schema)
     return rows.with_columns(known.get_columns())
 
 
-def _fitted(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+def _fit_columns(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
     return pl.DataFrame(
         [
             fit(frame[name], dtype, parse=frame.schema[name] == pl.String).values.alias(name)

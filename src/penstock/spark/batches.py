@@ -32,7 +32,7 @@ def frame_schema(frame: DataFrame) -> dict[str, pl.DataType]:
         QueryError: A column has a type that Arrow or Polars does not have.
     """
     found, problems = {}, []
-    zone = _known(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
+    zone = _find_known(frame.sparkSession.conf.get("spark.sql.session.timeZone"))
     for field in frame.schema.fields:
         try:
             arrow = to_arrow_schema(StructType([field]), timezone=zone)
@@ -46,7 +46,7 @@ def frame_schema(frame: DataFrame) -> dict[str, pl.DataType]:
 
 
 @cache
-def _known(zone: str | None) -> str:
+def _find_known(zone: str | None) -> str:
     """Return a zone of Spark's if Polars knows it, else UTC: the instants are the same."""
     try:
         pl.Series([0], dtype=pl.Datetime("us", zone)).dt.hour()
@@ -82,7 +82,7 @@ def rows_of_batches(
 
 def _frame(batches: list[pa.RecordBatch], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     table = pa.Table.from_batches(batches).select(list(schema))
-    types = [_readable(kind) for kind in table.schema.types]
+    types = [_make_readable(kind) for kind in table.schema.types]
     if types != table.schema.types:
         table = table.cast(pa.schema(zip(table.column_names, types, strict=True)))
     frame = pl.from_arrow(table)
@@ -90,12 +90,12 @@ def _frame(batches: list[pa.RecordBatch], schema: Mapping[str, pl.DataType]) -> 
     return frame.cast(pl.Schema(schema))
 
 
-def _readable(kind: pa.DataType) -> pa.DataType:
+def _make_readable(kind: pa.DataType) -> pa.DataType:
     """Return a type of Arrow in which zones that Polars does not know are UTC."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return pa.timestamp(kind.unit, _known(kind.tz))
+        return pa.timestamp(kind.unit, _find_known(kind.tz))
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_readable(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_make_readable(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_readable(field.type)) for field in kind])
+        return pa.struct([field.with_type(_make_readable(field.type)) for field in kind])
     return kind

@@ -73,10 +73,10 @@ class SparkExecutors:
         return {
             e.id(): Executor(id=e.id(), host=e.hostPort().rsplit(":", 1)[0], slots=e.maxTasks())
             for e in found
-            if e.id() != _DRIVER and self._connected(e.id())
+            if e.id() != _DRIVER and self._is_connected(e.id())
         }
 
-    def _connected(self, executor: str) -> bool:
+    def _is_connected(self, executor: str) -> bool:
         """Return whether an executor takes tasks or is on its orderly way out.
 
         One that has broken off is no longer active, and stays listed until the reason is known.

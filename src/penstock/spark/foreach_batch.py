@@ -13,7 +13,7 @@ import polars as pl
 
 from penstock.plan.epoch import SinkPlan, StagedFile
 from penstock.query.nodes import Sink
-from penstock.query.spark_types import handed_over
+from penstock.query.spark_types import hand_over
 from penstock.sinks.sink import Committed, Opening, OpenSink, SinkKind
 from penstock.sinks.staged import read_staged
 
@@ -70,7 +70,7 @@ def spark_schema(schema: Mapping[str, pl.DataType]) -> StructType:
 
     fields = []
     for name, dtype in schema.items():
-        found = handed_over(dtype)
+        found = hand_over(dtype)
         assert found is not None  # refused when the query was built
         fields.append(StructField(name, DataType.fromDDL(found[1])))
     return StructType(fields)

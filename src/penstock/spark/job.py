@@ -19,10 +19,10 @@ from penstock.exchange.payload import Payload
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.splits import Split
-from penstock.sources.splits import again_splits, assign, scattered_splits
+from penstock.sources.splits import again_splits, assign, make_scattered_splits
 from penstock.spark.batches import rows_of_batches
 from penstock.spark.pins import Keeper, Pins
-from penstock.spark.sources import columns_sent, owned, split_of_row
+from penstock.spark.sources import columns_sent, is_owned, split_of_row
 from penstock.task.run import DRIVER, run_task
 from penstock.task.worker import this_worker
 
@@ -74,7 +74,7 @@ class SparkJobs:
         sizes = [*query.stage_sizes, 1]
         rdd: Any  # its elements change from stage to stage
         if query.scattered and batch is not None:
-            rdd, start = _scattered(code, plan, batch, sizes[1]), 1
+            rdd, start = _scatter(code, plan, batch, sizes[1]), 1
         else:
             rdd, start = (
                 self._splits(query, batch, [*again_splits(plan.again), *more], code, slots),
@@ -140,12 +140,12 @@ class SparkJobs:
 
 def _loader(broadcast: Broadcast[bytes], digest: str) -> Callable[[], CompiledQuery]:
     def load() -> CompiledQuery:
-        return this_worker().query(digest, lambda: _unpacked(broadcast.value))
+        return this_worker().query(digest, lambda: _unpack(broadcast.value))
 
     return load
 
 
-def _unpacked(blob: bytes) -> CompiledQuery:
+def _unpack(blob: bytes) -> CompiledQuery:
     """Return the query that the driver has sent.
 
     Raises:
@@ -172,7 +172,7 @@ def _assigner(
 
         def work() -> list[Payload]:
             query = code()
-            return assign(query, [s for s in found if owned(query, s)], instances)
+            return assign(query, [s for s in found if is_owned(query, s)], instances)
 
         for payload in _or_error(work):
             yield payload.task, payload.pack()
@@ -189,7 +189,7 @@ def _or_error(work: Callable[[], Iterable[Payload]]) -> list[Payload]:
         return [Payload(kind="error", stage=DRIVER, task=0, facts=facts)]
 
 
-def _scattered(
+def _scatter(
     code: Callable[[], CompiledQuery], plan: EpochPlan, batch: DataFrame, following: int
 ) -> RDD[Addressed]:
     """Return what the first stage sends on, run in the partitions in which Spark has the rows."""
@@ -202,12 +202,12 @@ def _scattered(
         def work() -> list[Payload]:
             query = code()
             ((number, _),) = query.sources
-            splits = scattered_splits(
+            splits = make_scattered_splits(
                 number, task, rows_of_batches(batches, columns_sent(query, number))
             )
             return run_task(query, plan, 0, task, [], splits, worker=this_worker())
 
-        sent = _addressed(work, 0, following)
+        sent = _address(work, 0, following)
         addressed = [{"target": target, "data": data} for target, data in sent]
         yield pa.RecordBatch.from_pylist(addressed, schema=_ADDRESSED)
 
@@ -230,12 +230,12 @@ def _stage_task(
         def work() -> list[Payload]:
             return run_task(code(), plan, stage, task, payloads, worker=this_worker())
 
-        return _addressed(work, stage, following)
+        return _address(work, stage, following)
 
     return run
 
 
-def _addressed(
+def _address(
     work: Callable[[], Iterable[Payload]], stage: int, following: int
 ) -> Iterator[Addressed]:
     """Run a task and give what it sends an address among the tasks of the next stage."""

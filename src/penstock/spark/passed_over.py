@@ -18,7 +18,7 @@ from penstock.plan.splits import Split
 from penstock.sources.files import local_path
 from penstock.sources.partitions import below
 from penstock.sources.registry import reader_of
-from penstock.state.spark_log import Listed, listed_in
+from penstock.state.spark_log import Listed, list_files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -43,7 +43,7 @@ def find_passed_over(
     """
     noted: dict[tuple[int, str], Split] = {}
     with suppress(FileNotFoundError):
-        for file in listed_in(spark_log, plan.epoch):
+        for file in list_files_of(spark_log, plan.epoch):
             noted |= {(s.source, str(s.path)): s for s in _splits_of(query, file)}
     seen = sum(count.seen for report in reports for count in report.file_counts.values())
     if len(noted) <= seen - len(plan.again):

@@ -9,7 +9,7 @@ from penstock.base.errors import QueryError
 from penstock.query.expressions import ExpressionLike
 from penstock.query.stream import Stream
 from penstock.sources.declare import make_source
-from penstock.sources.given import same_but_for_case
+from penstock.sources.given import find_same_but_for_case
 from penstock.spark.frame import Frame
 
 if TYPE_CHECKING:
@@ -44,6 +44,6 @@ def from_spark(
             problems=("from_spark: the DataFrame is not streaming; read it with spark.readStream",)
         )
     schema = frame_schema(frame)
-    problems = same_but_for_case(schema)
+    problems = find_same_but_for_case(schema)
     reader = Frame(frame=frame)
     return make_source(reader, schema, time, delay, idle, name, problems, late=late)

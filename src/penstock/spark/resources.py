@@ -103,7 +103,7 @@ class SparkResources:
         self._application.slots[id(self)] = slots
         if not self._sizing or (self._calling is not None and not self._calling.done()):
             return
-        wanted = self._fitting(-(-sum(self._application.slots.values()) // self._slots_each()))
+        wanted = self._fit(-(-sum(self._application.slots.values()) // self._slots_each()))
         self._wanted.append(wanted)
         peak = max(self._wanted)
         if wanted > self._target():
@@ -134,7 +134,7 @@ class SparkResources:
         """Return how many slots an executor has; they are all alike."""
         return max([1, *(e.slots for e in list(self._live.values()))])
 
-    def _fitting(self, executors: int) -> int:
+    def _fit(self, executors: int) -> int:
         most = UNLIMITED if self._most is None else self._most
         return max(1, min(executors, most))
 

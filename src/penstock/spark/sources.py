@@ -122,7 +122,7 @@ def _list(spark: SparkSession, number: int, listing: Listing) -> DataFrame:
     """Return the files of a folder as splits.
 
     Folders are looked through at every depth, since otherwise a folder ``k=v`` makes Spark take
-    the files beside it for a mistake; `owned` drops what is too deep.
+    the files beside it for a mistake; `is_owned` drops what is too deep.
     """
     endings = ",".join(e for ending in listing.endings for e in (ending, ending.upper()))
     stream = (
@@ -162,7 +162,7 @@ def _packer(
     return pack
 
 
-def owned(query: CompiledQuery, split: Split) -> bool:
+def is_owned(query: CompiledQuery, split: Split) -> bool:
     """Return whether a split is for the query: one of a source, and input in its reader's eyes."""
     if split.source == WAKE:
         return False

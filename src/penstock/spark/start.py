@@ -18,13 +18,13 @@ from penstock.control.rules import parse_rules
 from penstock.driver.again import Waker
 from penstock.driver.driver import Driver
 from penstock.driver.sizing.sizes import (
-    chosen,
+    choose_sizes,
     heads_kept,
     is_new,
     keep_first,
     sizes_to_begin_with,
 )
-from penstock.files.place import place_of, usable
+from penstock.files.place import explain_os_errors, place_of
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.query.engine import StartOptions
@@ -67,7 +67,7 @@ def start(sinks: tuple[Sink, ...], spark: SparkSession, options: StartOptions) -
     """
     settings = _settings(spark)
     checkpoint = options.checkpoint
-    instances = chosen(options.instances, settings)
+    instances = choose_sizes(options.instances, settings)
     config = Config.from_settings(
         settings,
         instances=instances if isinstance(instances, int) else None,
@@ -78,7 +78,7 @@ def start(sinks: tuple[Sink, ...], spark: SparkSession, options: StartOptions) -
     _check_sources(query)
     sizes, heads = None, frozenset[int]()
     keep_sizes = not isinstance(instances, int | Mapping)
-    with usable(place_of(checkpoint)):
+    with explain_os_errors(place_of(checkpoint)):
         new = is_new(checkpoint)
         if keep_sizes and not new:
             heads = heads_kept(checkpoint, query)
@@ -228,7 +228,7 @@ class _Run:
             micros = parse_duration(options.every)
             writer = writer.trigger(processingTime=f"{micros // 1000} milliseconds")
         handle = Query(
-            self._started(writer),
+            self._start(writer),
             self.driver,
             self.book,
             finish=self._finish if options.finish else None,
@@ -240,7 +240,7 @@ class _Run:
             handle.failed(self.error)
         return handle
 
-    def _started(self, writer: DataStreamWriter) -> StreamingQuery:
+    def _start(self, writer: DataStreamWriter) -> StreamingQuery:
         try:
             return writer.start()
         except Exception as error:

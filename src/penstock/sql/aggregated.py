@@ -15,7 +15,7 @@ from penstock.query.dialect import to_text
 from penstock.query.stream import Stream
 from penstock.query.windows import WINDOW_COLUMNS, TimeWindow, Window
 from penstock.sql.grouping import Groups, at_position, read_groups
-from penstock.sql.outputs import Outputs, add_output, is_star, output_name, project, unaliased
+from penstock.sql.outputs import Outputs, add_output, is_star, output_name, project, remove_alias
 from penstock.sql.places import Mistakes
 from penstock.sql.scalars import (
     WINDOWS,
@@ -26,7 +26,7 @@ from penstock.sql.scalars import (
     has_aggregate,
     is_aggregate,
     refuse_parts,
-    renamed,
+    rename_columns,
 )
 from penstock.sql.scope import Relation, Scope
 from penstock.sql.times import read_window
@@ -88,7 +88,7 @@ class _Aggregated:
             if is_star(item):
                 self.mistakes.refuse("* with GROUP BY", item, "name the columns")
             elif not refuse_parts(item, self.mistakes):
-                value = self.outer(unaliased(item))
+                value = self.outer(remove_alias(item))
                 add_output(outputs, output_name(item), value, item, self.mistakes)
         return outputs
 
@@ -109,7 +109,7 @@ class _Aggregated:
 
     def _name_value(self, item: exp.Expr) -> None:
         """Give an item of aggregates alone its own name in the aggregate, if it is free."""
-        name, value = output_name(item), unaliased(item)
+        name, value = output_name(item), remove_alias(item)
         taken = {*self.groups.keys.values(), *WINDOW_COLUMNS, *self.values.values(), *_ARGUMENTS}
         if name and name not in taken and not name.startswith("__") and _only_aggregates(value):
             text = self._text(value)
@@ -121,16 +121,16 @@ class _Aggregated:
 
         def change(part: exp.Expr) -> exp.Expr:
             text = self._text(part)
-            known = self.groups.keys.get(text) or self.values.get(text) or self._bound(part)
+            known = self.groups.keys.get(text) or self.values.get(text) or self._find_bound(part)
             if known:
                 return column(known)
             if is_aggregate(part):
-                return column(self._add_value(part, text, self._hidden()))
+                return column(self._add_value(part, text, self._make_hidden_name()))
             if isinstance(part, exp.Column):
                 return self._loose(part, aliases)
             return part
 
-        return renamed(node.transform(change), lambda c: None)
+        return rename_columns(node.transform(change), lambda c: None)
 
     def _loose(self, part: exp.Column, aliases: bool) -> exp.Expr:
         """Return what a column stands for that is neither a key nor inside an aggregate."""
@@ -146,7 +146,7 @@ class _Aggregated:
             )
         return part
 
-    def _bound(self, part: exp.Expr) -> str | None:
+    def _find_bound(self, part: exp.Expr) -> str | None:
         """Return the column of the window's start or end that a part stands for."""
         if isinstance(part, exp.Column) and not part.table and part.name in WINDOW_COLUMNS:
             return part.name
@@ -170,9 +170,9 @@ class _Aggregated:
 
     def _text(self, node: exp.Expr) -> str:
         quiet = Mistakes(text=self.mistakes.text)
-        return to_text(renamed(node, lambda c: self.scope.resolve(c, quiet)))
+        return to_text(rename_columns(node, lambda c: self.scope.resolve(c, quiet)))
 
-    def _hidden(self) -> str:
+    def _make_hidden_name(self) -> str:
         used = {*self.groups.keys.values(), *self.values.values()}
         return next(n for i in range(1, 1000) if (n := f"sql_value_{i}") not in used)
 
@@ -181,7 +181,7 @@ class _Aggregated:
         for part in node.walk():
             if is_aggregate(part) and any(is_aggregate(p) for p in _arguments(part)):
                 self.mistakes.refuse("an aggregate of an aggregate", part, "write a subquery")
-        resolved = renamed(node, lambda c: self.scope.resolve(c, self.mistakes))
+        resolved = rename_columns(node, lambda c: self.scope.resolve(c, self.mistakes))
         if len(self.mistakes) == before:
             schema = self.scope.stream.schema
             check(node, resolved, schema, self.mistakes, infer_aggregate)
@@ -193,7 +193,9 @@ class _Aggregated:
         stream = self.scope.stream
         if self.groups.computed:
             stream = stream.map(**self.groups.computed)
-        values = {name: text for text, name in self.values.items()} or {self._hidden(): "count(*)"}
+        values = {name: text for text, name in self.values.items()} or {
+            self._make_hidden_name(): "count(*)"
+        }
         keys = list(dict.fromkeys(self.groups.keys.values()))
         return stream.aggregate(window=window, by=keys, **values)
 

@@ -53,7 +53,7 @@ class Band:
     low_us: int | None = None
     high_us: int | None = None
 
-    def narrowed(self, other: Band) -> Band:
+    def narrow(self, other: Band) -> Band:
         """Return the band that both allow."""
         lows = [b.low_us for b in (self, other) if b.low_us is not None]
         highs = [b.high_us for b in (self, other) if b.high_us is not None]
@@ -92,7 +92,7 @@ def find_band(condition: exp.Expr, moment: FindMoment) -> Band | None:
         high = find_band(
             exp.LTE(this=condition.this.copy(), expression=condition.args["high"].copy()), moment
         )
-        return low.narrowed(high) if low and high and _same(low, high) else None
+        return low.narrow(high) if low and high and _is_same(low, high) else None
     if type(condition) not in _FLIPPED:
         return None
     sides = (condition.this, condition.expression)
@@ -106,7 +106,7 @@ def find_band(condition: exp.Expr, moment: FindMoment) -> Band | None:
     return _bounded(first.minus(second), type(condition)) if first and second else None
 
 
-def _same(one: Band, other: Band) -> bool:
+def _is_same(one: Band, other: Band) -> bool:
     return (one.left, one.right) == (other.left, other.right)
 
 
@@ -121,7 +121,7 @@ def _distance(
         return None
     over = _bounded(inside.minus(bound), operator)
     under = _bounded(Linear(factors={}).minus(inside).minus(bound), operator)
-    return over.narrowed(under) if over and under else None
+    return over.narrow(under) if over and under else None
 
 
 def _linear(node: exp.Expr, moment: FindMoment) -> Linear | None:
@@ -164,6 +164,6 @@ def tightest(bands: Iterable[Band]) -> Band | None:
     joined: dict[tuple[str, str], Band] = {}
     for band in bands:
         key = (band.left, band.right)
-        joined[key] = joined[key].narrowed(band) if key in joined else band
+        joined[key] = joined[key].narrow(band) if key in joined else band
     closed = [b for b in joined.values() if b.reach_us is not None]
     return min(closed, key=lambda b: b.reach_us or 0, default=None)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from penstock.query.scalars.times import split_interval
 from penstock.sql.bands import Band, Moment, find_band
 from penstock.sql.places import Mistakes
-from penstock.sql.scalars import check, has_aggregate, refuse_parts, renamed
+from penstock.sql.scalars import check, has_aggregate, refuse_parts, rename_columns
 from penstock.sql.scope import Names, Scope, Still, Table
 
 Key = tuple[exp.Expr, exp.Expr]
@@ -42,7 +42,7 @@ def take_apart_on(
     rest: list[exp.Expr] = []
     before = len(mistakes)
     for condition in conjuncts(on):
-        if not sides.sound(condition):
+        if not sides.is_sound(condition):
             continue
         key, band = sides.key(condition), sides.band(condition)
         if key and any(key[0] == left or key[1] == right for left, right in keys):
@@ -68,14 +68,12 @@ class Sides:
     """Both sides of a join; a column is told apart by a prefix to its name."""
 
     def __init__(self, left: Scope, right: Scope | Still, mistakes: Mistakes) -> None:
-        tables = [_marked(t, _LEFT) for t in left.tables] + [
-            _marked(t, _RIGHT) for t in right.tables
-        ]
+        tables = [_mark(t, _LEFT) for t in left.tables] + [_mark(t, _RIGHT) for t in right.tables]
         self.left, self.right = left, right
         self.both = Names(tables=tuple(tables))
         self.mistakes = mistakes
 
-    def sound(self, condition: exp.Expr) -> bool:
+    def is_sound(self, condition: exp.Expr) -> bool:
         """Return whether a condition can be in ON; note what is wrong with it."""
         before = len(self.mistakes)
         refuse_parts(condition, self.mistakes)
@@ -104,11 +102,11 @@ class Sides:
             return left, right
         if isinstance(left_type, pl.Datetime) and isinstance(right_type, pl.Datetime):
             return None  # equal as instants, not as keys
-        return _widened(left, left_type), _widened(right, right_type)
+        return _widen(left, left_type), _widen(right, right_type)
 
     def _plain(self, node: exp.Expr, side: Scope | Still) -> tuple[exp.Expr, pl.DataType | None]:
         """Return the expression of a key over the columns of its side, and its type."""
-        plain = renamed(
+        plain = rename_columns(
             node, lambda column: str(self.both.resolve(column, self.mistakes)).split(":", 1)[1]
         )
         return plain, check(node, plain, side.schema, self.mistakes)
@@ -147,7 +145,7 @@ class Sides:
         return (side, plain) if is_time else None
 
 
-def _widened(key: exp.Expr, dtype: pl.DataType | None) -> exp.Expr:
+def _widen(key: exp.Expr, dtype: pl.DataType | None) -> exp.Expr:
     """Return a key that can be compared with integers of other types."""
     narrow = dtype is not None and dtype.is_integer() and dtype not in _WIDE
     return exp.cast(key, exp.DataType.build("bigint")) if narrow else key
@@ -161,5 +159,5 @@ def _moves_days(condition: exp.Expr) -> bool:
     )
 
 
-def _marked(table: Table, mark: str) -> Table:
+def _mark(table: Table, mark: str) -> Table:
     return replace(table, columns={sql: mark + name for sql, name in table.columns.items()})

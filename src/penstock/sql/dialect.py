@@ -49,11 +49,11 @@ def parse_statements(sql: str) -> tuple[Text, list[exp.Expr]]:
     except sqlglot.errors.ParseError as error:
         raise QueryError(problems=[_complaint(found) for found in error.errors]) from error
     except sqlglot.errors.TokenError as error:
-        place = Text(sql=sql, tokens=()).place(_unclosed(sql))
+        place = Text(sql=sql, tokens=()).place(_find_unclosed(sql))
         problem = f"cannot read the SQL: what begins here has no end; {place}"
         raise QueryError(problems=(problem,)) from error
     text = Text(sql=sql, tokens=tuple(_words(tokens)))
-    for offset, sign in _unpaired(text):
+    for offset, sign in _find_unpaired(text):
         problem = f"cannot read the SQL: {sign!r} has no partner; {text.place(offset)}"
         raise QueryError(problems=(problem,))
     found = [s for s in statements if s is not None and not isinstance(s, exp.Semicolon)]
@@ -65,14 +65,14 @@ def _check_statements(tokens: list[Token], sql: str) -> None:
     found = []
     for before, token in zip([None, *tokens], tokens, strict=False):
         begins = before is None or before.token_type == TokenType.SEMICOLON
-        said = _misbegun(token) if begins else None
+        said = _explain_misbegun(token) if begins else None
         if said:
             found.append(f"{said}; {Text(sql=sql, tokens=()).place(token.start)}")
     if found:
         raise QueryError(problems=found)
 
 
-def _misbegun(token: Token) -> str | None:
+def _explain_misbegun(token: Token) -> str | None:
     """Return what is wrong with the first word of a statement."""
     word = token.text.upper().split(" ")[0]
     if word in _OTHER_STATEMENTS:
@@ -84,7 +84,7 @@ def _misbegun(token: Token) -> str | None:
     return f"unknown statement {token.text!r}; {hint}"
 
 
-def _unpaired(text: Text) -> list[tuple[int, str]]:
+def _find_unpaired(text: Text) -> list[tuple[int, str]]:
     """Return the parentheses without a partner, which sqlglot passes over in a few places."""
     open_: list[tuple[int, str]] = []
     for offset, word in text.tokens:
@@ -97,7 +97,7 @@ def _unpaired(text: Text) -> list[tuple[int, str]]:
     return open_
 
 
-def _unclosed(sql: str) -> int:
+def _find_unclosed(sql: str) -> int:
     """Return where the quote or comment begins that is never closed."""
     begins = [i for i, c in enumerate(sql) if c in "'\"`$/" and sql[i - 1 : i] != c]
     return max((i for i in begins if _is_whole(sql[:i])), default=0)

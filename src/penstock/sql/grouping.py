@@ -13,9 +13,9 @@ from sqlglot import exp
 
 from penstock.query.dialect import to_text
 from penstock.query.windows import WINDOW_COLUMNS, Window
-from penstock.sql.outputs import is_star, output_name, unaliased
+from penstock.sql.outputs import is_star, output_name, remove_alias
 from penstock.sql.places import Mistakes
-from penstock.sql.scalars import check, has_aggregate, refuse_parts, renamed
+from penstock.sql.scalars import check, has_aggregate, refuse_parts, rename_columns
 from penstock.sql.scope import Scope
 from penstock.sql.times import is_window, read_window
 
@@ -48,7 +48,7 @@ def read_groups(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Groups 
         mistakes.add(f"{what}; {_WINDOW_HINT}", clause)
         return None
     _refuse_sets(group, mistakes)
-    items = [_meant(item, select, scope, mistakes) for item in group.expressions]
+    items = [_find_meant(item, select, scope, mistakes) for item in group.expressions]
     calls = [item for item in items if is_window(item)]
     window = _window(calls, group, scope, mistakes)
     keys, computed = _keys([i for i in items if not is_window(i)], select, scope, mistakes)
@@ -72,18 +72,18 @@ def at_position(item: exp.Expr, select: exp.Select, clause: str, mistakes: Mista
         return item
     position = int(item.name)
     if 1 <= position <= len(select.expressions):
-        return unaliased(select.expressions[position - 1])
+        return remove_alias(select.expressions[position - 1])
     mistakes.add(f"{clause} {position}: no such column in the SELECT list", item)
     return item
 
 
-def _meant(item: exp.Expr, select: exp.Select, scope: Scope, mistakes: Mistakes) -> exp.Expr:
+def _find_meant(item: exp.Expr, select: exp.Select, scope: Scope, mistakes: Mistakes) -> exp.Expr:
     """Return what an item of GROUP BY stands for, if it is a position or an alias."""
     item = at_position(item, select, "GROUP BY", mistakes)
     if isinstance(item, exp.Column) and not item.table and not scope.has(item.name):
         for output in select.expressions:
             if isinstance(output, exp.Alias) and output.alias == item.name:
-                return unaliased(output)
+                return remove_alias(output)
     return item
 
 
@@ -109,7 +109,7 @@ def _keys(
         if has_aggregate(item):
             mistakes.refuse("an aggregate in GROUP BY", item)
             continue
-        resolved = renamed(item, lambda c: scope.resolve(c, mistakes))
+        resolved = rename_columns(item, lambda c: scope.resolve(c, mistakes))
         text = to_text(resolved)
         if isinstance(resolved, exp.Column):
             name = resolved.name
@@ -132,6 +132,10 @@ def _free_name(
     resolve: Callable[[exp.Column], str | None] = lambda c: scope.resolve(c, quiet)  # noqa: E731
     for output in select.expressions:
         name = None if is_star(output) else output_name(output)
-        if name and name not in used and to_text(renamed(unaliased(output), resolve)) == text:
+        if (
+            name
+            and name not in used
+            and to_text(rename_columns(remove_alias(output), resolve)) == text
+        ):
             return name
     return next(n for i in range(1, 1000) if (n := f"sql_key_{i}") not in used)

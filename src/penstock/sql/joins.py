@@ -19,7 +19,7 @@ from penstock.query.stream import Stream
 from penstock.sql.bands import Band, tightest
 from penstock.sql.conditions import Conditions, Key, take_apart_on
 from penstock.sql.places import Mistakes
-from penstock.sql.scalars import check_predicate, renamed
+from penstock.sql.scalars import check_predicate, rename_columns
 from penstock.sql.scope import Scope, Table, Times
 
 _HOW = {"": "inner", "LEFT": "left", "RIGHT": "left", "FULL": "full"}
@@ -31,7 +31,7 @@ _BAND_HINT = (
 
 def join_scopes(left: Scope, right: Scope, join: exp.Join, mistakes: Mistakes) -> Scope | None:
     """Return the scope of a join of what was there with one more table."""
-    if not _supported(join, mistakes):
+    if not _is_supported(join, mistakes):
         return None
     swapped = join.side == "RIGHT"
     if swapped:
@@ -50,7 +50,7 @@ def join_scopes(left: Scope, right: Scope, join: exp.Join, mistakes: Mistakes) -
     )
 
 
-def _supported(join: exp.Join, mistakes: Mistakes) -> bool:
+def _is_supported(join: exp.Join, mistakes: Mistakes) -> bool:
     kind = " ".join(part for part in (join.method, join.side, join.kind) if part)
     using = join.args.get("using")
     if join.method or join.kind not in ("", "INNER", "OUTER") or join.side not in _HOW:
@@ -98,24 +98,24 @@ class _Keyed:
         return self.left_on == self.right_on
 
 
-def _keyed(left: Stream, right: Stream, keys: tuple[Key, ...]) -> _Keyed:
+def _give_keys(left: Stream, right: Stream, keys: tuple[Key, ...]) -> _Keyed:
     """Return two streams with their keys; those that are expressions are computed."""
     used = {*left.schema, *right.schema}
-    lefts = _named([key[0] for key in keys], used)
-    rights = _named([key[1] for key in keys], used | set(lefts))
+    lefts = _name_keys([key[0] for key in keys], used)
+    rights = _name_keys([key[1] for key in keys], used | set(lefts))
     if left._node is right._node:
-        left = right = _computed(left, lefts | rights)
+        left = right = _compute_keys(left, lefts | rights)
     else:
-        left, right = _computed(left, lefts), _computed(right, rights)
+        left, right = _compute_keys(left, lefts), _compute_keys(right, rights)
     return _Keyed(left=left, right=right, left_on=list(lefts), right_on=list(rights))
 
 
-def _named(keys: list[exp.Expr], used: set[str]) -> dict[str, exp.Expr]:
+def _name_keys(keys: list[exp.Expr], used: set[str]) -> dict[str, exp.Expr]:
     free = (name for i in count(1) if (name := f"sql_key_{i}") not in used)
     return {k.name if isinstance(k, exp.Column) else next(free): k for k in keys}
 
 
-def _computed(stream: Stream, keys: dict[str, exp.Expr]) -> Stream:
+def _compute_keys(stream: Stream, keys: dict[str, exp.Expr]) -> Stream:
     added = {name: to_text(key) for name, key in keys.items() if not isinstance(key, exp.Column)}
     return stream.map(**added) if added else stream
 
@@ -139,24 +139,24 @@ class _Join:
 
     def scope(self) -> Scope | None:
         """Return the tables of both sides over the joined stream."""
-        keyed = _keyed(self.left.stream, self.right.stream, self.conditions.keys)
+        keyed = _give_keys(self.left.stream, self.right.stream, self.conditions.keys)
         on = keyed.left_on if keyed.shared and self.how == "inner" else []
         suffix = _suffix(keyed, on, self.right.tables[0].alias)
         names = _result_names(keyed, on, suffix)
         right = {names[name]: dtype for name, dtype in keyed.right.schema.items()}
-        scope = self._described(names)
+        scope = self._describe(names)
         where = self._where(scope, {**keyed.left.schema, **right})
         if where is None:
             return None
         if not keyed.left_on and self.how != "inner":
             self.mistakes.refuse(f"{self.node.side} JOIN without an equality", self.node)
             return None
-        stream = self._paired(keyed, on, suffix, where)
+        stream = self._pair(keyed, on, suffix, where)
         for problem in stream._problems:
             self.mistakes.add(problem, self.node)
         return None if stream._problems else replace(scope, stream=stream)
 
-    def _paired(self, keyed: _Keyed, on: list[str], suffix: str, where: str) -> Stream:
+    def _pair(self, keyed: _Keyed, on: list[str], suffix: str, where: str) -> Stream:
         within = timedelta(microseconds=self.within_us)
         if not keyed.left_on:
             return keyed.left.product(
@@ -190,18 +190,18 @@ class _Join:
         before = len(self.mistakes)
         texts = []
         for node in kept:
-            resolved = renamed(node, lambda c: scope.resolve(c, self.mistakes))
+            resolved = rename_columns(node, lambda c: scope.resolve(c, self.mistakes))
             check_predicate("ON", node, resolved, schema, self.mistakes)
             texts.append(to_text(resolved))
         if len(self.mistakes) > before:
             return None
         return texts[0] if len(texts) == 1 else " AND ".join(f"({text})" for text in texts)
 
-    def _described(self, names: dict[str, str]) -> Scope:
+    def _describe(self, names: dict[str, str]) -> Scope:
         """Return the scope of the result; its stream is put in later."""
         tables = [
-            *[self._moved(t, {n: n for n in t.columns.values()}) for t in self.left.tables],
-            *[self._moved(t, names) for t in self.right.tables],
+            *[self._move(t, {n: n for n in t.columns.values()}) for t in self.left.tables],
+            *[self._move(t, names) for t in self.right.tables],
         ]
         right: tuple[Times, ...] = tuple(
             frozenset(names[n] for n in group) for group in self.right.times
@@ -209,7 +209,7 @@ class _Join:
         times = (*self.left.times, *right) if self.how == "inner" else ()
         return Scope(stream=self.left.stream, tables=tuple(tables), times=times)
 
-    def _moved(self, table: Table, names: dict[str, str]) -> Table:
+    def _move(self, table: Table, names: dict[str, str]) -> Table:
         columns = {sql: names[name] for sql, name in table.columns.items()}
         return replace(table, columns=columns, slack_us=table.slack_us + self.within_us)
 

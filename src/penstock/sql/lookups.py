@@ -17,7 +17,7 @@ from penstock.query.expressions import parse
 from penstock.query.stream import Stream
 from penstock.sql.conditions import Conditions, Key, take_apart_on
 from penstock.sql.places import Mistakes
-from penstock.sql.scalars import check_predicate, renamed
+from penstock.sql.scalars import check_predicate, rename_columns
 from penstock.sql.scope import Scope, Still
 
 _HOW = {"": "inner", "LEFT": "left"}
@@ -52,8 +52,8 @@ class _Lookup:
 
     def scope(self) -> Scope | None:
         before = len(self.mistakes)
-        frame, rest = self._filtered()
-        stream, keys = self._keyed()
+        frame, rest = self._filter()
+        stream, keys = self._give_keys()
         names = self._names(stream, keys)
         stream = stream.enrich(self._table(frame, stream, keys, names), on=keys, how=self.how)
         for problem in stream._problems:
@@ -64,14 +64,14 @@ class _Lookup:
         scope = replace(self.left, stream=stream, tables=(*self.left.tables, table))
         return self._where(scope, rest)
 
-    def _filtered(self) -> tuple[pl.DataFrame, list[exp.Expr]]:
+    def _filter(self) -> tuple[pl.DataFrame, list[exp.Expr]]:
         """Return the rows of the table that ON lets through, and what else ON asks for."""
         frame, rest = self.right.frame, []
         for node in self.conditions.rest:
             if not all(self._is_right(column) for column in node.find_all(exp.Column)):
                 rest.append(node)
                 continue
-            resolved = renamed(node, lambda c: c.name)
+            resolved = rename_columns(node, lambda c: c.name)
             if check_predicate("ON", node, resolved, frame.schema, self.mistakes):
                 frame = frame.filter(parse(to_text(resolved), frame.schema))
         if rest and self.how == "left":
@@ -83,7 +83,7 @@ class _Lookup:
         alias = self.right.tables[0].alias
         return column.table == alias or not any(column.name in t.columns for t in self.left.tables)
 
-    def _keyed(self) -> tuple[Stream, list[str]]:
+    def _give_keys(self) -> tuple[Stream, list[str]]:
         """Return the stream with a column for each key."""
         stream = self.left.stream
         used = {*stream.schema, *self.right.schema}
@@ -117,7 +117,7 @@ class _Lookup:
         self, frame: pl.DataFrame, stream: Stream, keys: list[str], names: dict[str, str]
     ) -> pl.DataFrame:
         found = [
-            _alike(pair, frame, stream.schema[key]).alias(key)
+            _make_alike(pair, frame, stream.schema[key]).alias(key)
             for key, pair in zip(keys, self.conditions.keys, strict=True)
         ]
         others = [pl.col(old).alias(new) for old, new in names.items() if new not in keys]
@@ -127,13 +127,13 @@ class _Lookup:
         before = len(self.mistakes)
         stream = scope.stream
         for node in rest:
-            resolved = renamed(node, lambda c: scope.resolve(c, self.mistakes))
+            resolved = rename_columns(node, lambda c: scope.resolve(c, self.mistakes))
             if check_predicate("ON", node, resolved, stream.schema, self.mistakes):
                 stream = stream.filter(to_text(resolved))
         return replace(scope, stream=stream) if len(self.mistakes) == before else None
 
 
-def _alike(key: Key, frame: pl.DataFrame, wanted: pl.DataType) -> pl.Expr:
+def _make_alike(key: Key, frame: pl.DataFrame, wanted: pl.DataType) -> pl.Expr:
     """Return a key of the table; integers get the type that the stream has, or match nothing."""
     value = parse(to_text(key[1]), frame.schema)
     found = frame.lazy().select(value.alias("key")).collect_schema()["key"]

@@ -38,7 +38,7 @@ def output_name(item: exp.Expr) -> str | None:
     return call_name(item) or None
 
 
-def unaliased(item: exp.Expr) -> exp.Expr:
+def remove_alias(item: exp.Expr) -> exp.Expr:
     """Return the expression of a column of a SELECT list."""
     return item.this if isinstance(item, exp.Alias) else item
 

@@ -24,7 +24,7 @@ from penstock.sql.outputs import (
     is_star,
     output_name,
     project,
-    unaliased,
+    remove_alias,
 )
 from penstock.sql.places import Mistakes
 from penstock.sql.refusals import refuse_clauses, refuse_from
@@ -35,7 +35,7 @@ from penstock.sql.scalars import (
     column,
     has_aggregate,
     refuse_parts,
-    renamed,
+    rename_columns,
 )
 from penstock.sql.scope import Relation, Scope, Still, single, unknown_table
 from penstock.sql.times import names_event_time
@@ -119,11 +119,11 @@ def _from(select: exp.Select, tables: Tables, mistakes: Mistakes) -> Scope | Non
             mistakes.add(f"two tables are called {alias!r}; give one an alias", join.this)
             scope = None
         else:
-            scope = _joined(select, join, scope, right, mistakes)
+            scope = _join(select, join, scope, right, mistakes)
     return scope
 
 
-def _joined(
+def _join(
     select: exp.Select, join: exp.Join, left: Scope, right: Scope | Still, mistakes: Mistakes
 ) -> Scope | None:
     before = len(mistakes)
@@ -160,7 +160,7 @@ def _where(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Scope:
     if has_aggregate(where):
         mistakes.add("an aggregate is not allowed in WHERE; use HAVING", where)
     if not refuse_parts(where, mistakes):
-        resolved = renamed(where.this, lambda c: scope.resolve(c, mistakes))
+        resolved = rename_columns(where.this, lambda c: scope.resolve(c, mistakes))
         if len(mistakes) == before:
             check_predicate("WHERE", where.this, resolved, scope.stream.schema, mistakes)
     if len(mistakes) > before:
@@ -180,7 +180,7 @@ def _plain(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Relation | N
                 add_output(outputs, name, column(name), item, mistakes)
         elif not refuse_parts(item, mistakes):
             known = len(mistakes)
-            value = renamed(unaliased(item), lambda c: scope.resolve(c, mistakes))
+            value = rename_columns(remove_alias(item), lambda c: scope.resolve(c, mistakes))
             if len(mistakes) == known:
                 check(item, value, scope.stream.schema, mistakes)
             add_output(outputs, output_name(item), value, item, mistakes)
@@ -189,14 +189,14 @@ def _plain(select: exp.Select, scope: Scope, mistakes: Mistakes) -> Relation | N
     times = {
         name for name, value in outputs.items() if names_event_time(value, scope, lambda c: c.name)
     }
-    return _sound(project(scope.stream, outputs), frozenset(times), select, mistakes)
+    return _check_stream(project(scope.stream, outputs), frozenset(times), select, mistakes)
 
 
 def _union(node: exp.Union, tables: Tables, mistakes: Mistakes) -> Relation | None:
     head, *rest = _parts(node, mistakes)
     first = translate(head, tables, mistakes, outermost=False)
     names = list(first.stream.schema) if first else []
-    parts = [translate(_named(p, names), tables, mistakes, outermost=False) for p in rest]
+    parts = [translate(_name_outputs(p, names), tables, mistakes, outermost=False) for p in rest]
     others = [p for p in parts if p is not None]
     if first is None or len(others) < len(parts):
         return None
@@ -209,7 +209,7 @@ def _union(node: exp.Union, tables: Tables, mistakes: Mistakes) -> Relation | No
     named = [_like(first, other) for other in others]
     times = frozenset.intersection(first.times, *[other.times for other in named])
     stream = first.stream.union(*[other.stream for other in named])
-    return _sound(stream, times, node.expression, mistakes)
+    return _check_stream(stream, times, node.expression, mistakes)
 
 
 def _parts(node: exp.Expr, mistakes: Mistakes) -> list[exp.Expr]:
@@ -223,7 +223,7 @@ def _parts(node: exp.Expr, mistakes: Mistakes) -> list[exp.Expr]:
     return [*_parts(node.this, mistakes), *_parts(node.expression, mistakes)]
 
 
-def _named(part: exp.Expr, names: Sequence[str]) -> exp.Expr:
+def _name_outputs(part: exp.Expr, names: Sequence[str]) -> exp.Expr:
     """Return a later part of a union whose expressions have names; the first one's count anyway."""
     items = part.expressions if isinstance(part, exp.Select) else []
     if len(items) != len(names) or any(is_star(item) for item in items):
@@ -244,7 +244,7 @@ def _like(first: Relation, other: Relation) -> Relation:
     return Relation(stream=stream, times=frozenset(names[t] for t in other.times))
 
 
-def _sound(
+def _check_stream(
     stream: Stream, times: frozenset[str], node: exp.Expr, mistakes: Mistakes
 ) -> Relation | None:
     for problem in stream._problems:

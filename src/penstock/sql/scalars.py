@@ -81,7 +81,7 @@ def _note_wrong_call(name: str, call: exp.Expr, mistakes: Mistakes) -> None:
         mistakes.add(str(problem), call)
 
 
-def renamed(node: exp.Expr, name: Callable[[exp.Column], str | None]) -> exp.Expr:
+def rename_columns(node: exp.Expr, name: Callable[[exp.Column], str | None]) -> exp.Expr:
     """Return an expression with its columns renamed; columns named None stay."""
 
     def change(part: exp.Expr) -> exp.Expr:

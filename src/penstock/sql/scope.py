@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 from sqlglot import exp
 
-from penstock.query.expressions import nearest, unknown_column
+from penstock.query.expressions import find_nearest, unknown_column
 from penstock.query.stream import Stream
 from penstock.sql.places import Mistakes
 
@@ -151,7 +151,7 @@ def unknown_table(name: str, known: list[str]) -> str:
     >>> unknown_table("cals", ["calls", "towers"])
     "unknown table 'cals'; did you mean 'calls'?"
     """
-    near = nearest(name, known)
+    near = find_nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"tables: {', '.join(known) or 'none'}"
     return f"unknown table {name!r}; {hint}"
 

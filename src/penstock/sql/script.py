@@ -227,13 +227,13 @@ class _Script:
             return
         stream = made.stream
         if target.columns and node is not None:
-            stream = self._fitted(stream, target, node)
+            stream = self._fit(stream, target, node)
         ordered = bool(target.options.get("ordered", False))
         assert target.sink is not None  # a table that cannot be written is refused
         options = target.sink.read(target.options)
         self.sinks.append(stream.write_to(target.format, ordered=ordered, **options))
 
-    def _fitted(self, stream: Stream, target: Declaration, node: exp.Expr) -> Stream:
+    def _fit(self, stream: Stream, target: Declaration, node: exp.Expr) -> Stream:
         """Return a stream with the declared names of a table, by position."""
         wanted = dict(target.columns or {})
         if list(wanted.values()) != list(stream.schema.values()):

@@ -22,7 +22,7 @@ from penstock.query.expressions import ExpressionProblem, parse
 from penstock.query.top import Top
 from penstock.query.windows import Window, count_window, session, sliding, tumbling
 from penstock.sql.places import Mistakes
-from penstock.sql.scalars import WINDOWS, call_name, renamed
+from penstock.sql.scalars import WINDOWS, call_name, rename_columns
 from penstock.sql.scope import Scope, Times
 
 _FORMS = {
@@ -52,13 +52,13 @@ def time_columns(node: nodes.Node) -> Times:
     if isinstance(node, nodes.Union):
         return frozenset.intersection(*[time_columns(n) for n in node.inputs])
     if isinstance(node, nodes.Map):
-        return _mapped(node)
+        return _map(node)
     if isinstance(node, _PASSING):
         return time_columns(node.inputs[0]) & frozenset(node.schema)
     return frozenset()
 
 
-def _mapped(node: nodes.Map) -> Times:
+def _map(node: nodes.Map) -> Times:
     before = time_columns(node.inputs[0])
     given = dict(node.columns)
     copies = {
@@ -118,7 +118,7 @@ def read_window(
         "hop": lambda: sliding(spans[0], every=spans[1], **aligned),
         "session": lambda: session(spans[0]),
     }
-    return _sound(made[name](), node, mistakes)
+    return _check_window(made[name](), node, mistakes)
 
 
 class Alignment(TypedDict, total=False):
@@ -145,7 +145,7 @@ def _alignment(arguments: list[exp.Expr], node: exp.Expr, mistakes: Mistakes) ->
     return found if len(mistakes) == before else None
 
 
-def _sound(window: Window, node: exp.Expr, mistakes: Mistakes) -> Window | None:
+def _check_window(window: Window, node: exp.Expr, mistakes: Mistakes) -> Window | None:
     for problem in window.problems():
         mistakes.add(f"{call_name(node).upper()}: {problem}; {_FORMS[call_name(node)]}", node)
     return None if window.problems() else window
@@ -168,7 +168,7 @@ def _count_window(node: exp.Expr, arguments: list[exp.Expr], mistakes: Mistakes)
         mistakes.add(f"COUNT_WINDOW takes whole numbers: {_FORMS['count_window']}", node)
         return None
     numbers = [int(a.name) for a in plain]
-    return _sound(count_window(numbers[0], every=numbers[-1]), node, mistakes)
+    return _check_window(count_window(numbers[0], every=numbers[-1]), node, mistakes)
 
 
 def is_event_time(
@@ -200,7 +200,7 @@ def names_event_time(
     """
     moment = _moment(scope.stream._node)
     if moment is not None and not isinstance(node, exp.Column):
-        return _is_same(to_text(renamed(node, resolve)), moment, scope)
+        return _is_same(to_text(rename_columns(node, resolve)), moment, scope)
     parts = node.expressions if call_name(node) == "greatest" else [node]
     names = {resolve(part) for part in parts if isinstance(part, exp.Column)}
     fits = len(parts) == len(scope.times) == len(names)

@@ -26,12 +26,12 @@ def is_inner(join: exp.Join) -> bool:
 def use_as_on(join: exp.Join, left: Names, right: Names, mistakes: Mistakes) -> None:
     """Change USING to ON, in place."""
     for name in join.args.get("using") or ():
-        both = [_owned(name, side, mistakes) for side in (left, right)]
+        both = [_find_owner(name, side, mistakes) for side in (left, right)]
         if None not in both:
             _also(join, exp.EQ(this=both[0], expression=both[1]))
 
 
-def _owned(name: exp.Expr, side: Names, mistakes: Mistakes) -> exp.Expr | None:
+def _find_owner(name: exp.Expr, side: Names, mistakes: Mistakes) -> exp.Expr | None:
     owner = next((t for t in side.tables if name.name in t.columns), None)
     if owner is not None:
         return exp.Column(this=name.copy(), table=exp.to_identifier(owner.alias, quoted=True))
@@ -89,4 +89,4 @@ def _joins(
     if not only_two and not all(column.table for column in condition.find_all(exp.Column)):
         return False
     sides = Sides(left, right, quiet)
-    return sides.sound(condition) and bool(sides.key(condition) or sides.band(condition))
+    return sides.is_sound(condition) and bool(sides.key(condition) or sides.band(condition))

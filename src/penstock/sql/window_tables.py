@@ -107,7 +107,7 @@ def _regroup(select: exp.Select, call: exp.Expr, window: exp.Expr, mistakes: Mis
         )
         return False
     keys = [item for item in items if item not in bounds]
-    if call_name(call) == "session" and not _same_keys(keys, call.args.get("partition") or []):
+    if call_name(call) == "session" and not _has_same_keys(keys, call.args.get("partition") or []):
         mistakes.add(
             "SESSION in FROM needs PARTITION BY with the columns of GROUP BY; or write "
             f"GROUP BY {to_text(window)}",
@@ -118,7 +118,7 @@ def _regroup(select: exp.Select, call: exp.Expr, window: exp.Expr, mistakes: Mis
     return True
 
 
-def _same_keys(keys: list[exp.Expr], partition: list[exp.Expr]) -> bool:
+def _has_same_keys(keys: list[exp.Expr], partition: list[exp.Expr]) -> bool:
     return {key.name for key in keys} == {part.name for part in partition} and all(
         isinstance(part, exp.Column) for part in (*keys, *partition)
     )

@@ -3,9 +3,9 @@
 An entry is named by the segments that it stands for. Segment names are never reused, so an entry
 that fits is right, whichever attempt, driver or epoch left it there. An executor has several worker
 processes and gives a task to any of them, so a worker may find that it has missed some epochs; what
-it has then still stands for most of the segments, and `missing` tells which others there are. Laws:
-no row of a segment is ever in a state twice; all states together take no more bytes than the bound,
-or there is only one.
+it has then still stands for most of the segments, and `find_missing` tells which others there are.
+Laws: no row of a segment is ever in a state twice; all states together take no more bytes than the
+bound, or there is only one.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class StateCache:
         """
         for known, entry in reversed(self._entries.items()):
             if known[:3] == key[:3] and entry.writer == writer and known[3] <= key[3]:
-                lacking = missing(entry.refs, refs, key[2], key[3])
+                lacking = find_missing(entry.refs, refs, key[2], key[3])
                 if lacking is not None:
                     return entry.state, lacking
         return None
@@ -190,7 +190,7 @@ def _cut(parts: Parts, buckets: BucketSet) -> Parts:
     return tuple((name, mine & buckets) for name, mine in parts if mine & buckets)
 
 
-def missing(
+def find_missing(
     had: Sequence[SegmentRef], refs: Sequence[SegmentRef], buckets: BucketSet, watermark: int
 ) -> tuple[SegmentRef, ...] | None:
     """Return the segments whose rows a state lacks, or None if that cannot be told.
@@ -209,11 +209,11 @@ def missing(
     ...                       merged=merged)
     >>> a, b, c = ref("a"), ref("b"), ref("c")
     >>> whole = BucketSet(((0, 4),))
-    >>> [r.name for r in missing([a, b], [a, b, c], whole, 0)]
+    >>> [r.name for r in find_missing([a, b], [a, b, c], whole, 0)]
     ['c']
-    >>> [r.name for r in missing([a, b], [ref("ab", ("a", "b")), c], whole, 0)]
+    >>> [r.name for r in find_missing([a, b], [ref("ab", ("a", "b")), c], whole, 0)]
     ['c']
-    >>> missing([a], [ref("ab", ("a", "b"))], whole, 0) is None
+    >>> find_missing([a], [ref("ab", ("a", "b"))], whole, 0) is None
     True
     """
     known = {ref.name: ref for ref in had}

@@ -238,16 +238,16 @@ class ManifestLog:
         try:
             place.write_new(manifest.to_bytes())
         except FileExistsError as error:
-            raise fenced(place) from error
+            raise make_fenced_error(place) from error
         newest = max(self.epochs())
         if newest > manifest.epoch:
             following = self.read(manifest.epoch + 1)
             if following is None or following.previous != manifest.digest:
                 place.delete()  # others went on for so long that this epoch is forgotten
-            raise fenced(self.place(newest))
+            raise make_fenced_error(self.place(newest))
 
 
-def fenced(place: Place) -> FencedError:
+def make_fenced_error(place: Place) -> FencedError:
     """Return the error of a driver that finds an epoch committed by another."""
     error = FencedError(
         path=str(place),

@@ -78,7 +78,7 @@ class Retention:
         self._named.update(self.kept[-1].segments)
 
     def _retire(self, newest: Manifest) -> None:
-        while self._outlived(self.kept[0], newest):
+        while self._is_outlived(self.kept[0], newest):
             gone = self.kept.popleft()
             self.log.place(gone.epoch).delete()
             self._named.subtract(gone.segments)
@@ -87,7 +87,7 @@ class Retention:
                     del self._named[operator, name]
                     (self.root / "state" / operator / name).delete()
 
-    def _outlived(self, kept: Kept, newest: Manifest) -> bool:
+    def _is_outlived(self, kept: Kept, newest: Manifest) -> bool:
         old = kept.epoch < newest.epoch - self.epochs
         return old and kept.committed_at < newest.committed_at - self.seconds
 

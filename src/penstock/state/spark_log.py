@@ -59,8 +59,8 @@ def seal_log(spark: Place, epoch: int, before: Mapping[str, str]) -> dict[str, s
         last compact form on.
     """
     offsets = spark / "offsets" / str(epoch)
-    found = {f"offsets/{epoch}": _sealed(offsets)}
-    newest = logged_files(offsets)
+    found = {f"offsets/{epoch}": _seal(offsets)}
+    newest = find_logged_files(offsets)
     for number in sorted(newest.keys() | {_source(name) for name in before if _is_list(name)}):
         found |= _lists(spark, offsets, number, newest.get(number, -1), before)
     return found
@@ -77,8 +77,8 @@ def _lists(
         reason = f"Spark's log goes back: source {number} is at list {newest} and was at {last}"
         raise CheckpointError(path=str(offsets), reason=reason)
     for batch in range(last + 1, newest + 1):
-        name = _existing(spark, folder + str(batch))
-        known = {name: _sealed(spark / name)} | ({} if name.endswith(COMPACT) else known)
+        name = _find_existing(spark, folder + str(batch))
+        known = {name: _seal(spark / name)} | ({} if name.endswith(COMPACT) else known)
     return known
 
 
@@ -97,7 +97,7 @@ def check_log(spark: Place, hashes: Mapping[str, str]) -> list[CheckpointError]:
     return wrong
 
 
-def _sealed(place: Place) -> str:
+def _seal(place: Place) -> str:
     try:
         place.sync()
         return sha256(place.read())
@@ -105,7 +105,7 @@ def _sealed(place: Place) -> str:
         raise CheckpointError(path=str(place), reason="Spark's log lacks this file") from error
 
 
-def _existing(spark: Place, name: str) -> str:
+def _find_existing(spark: Place, name: str) -> str:
     """Return the name under which Spark keeps a batch of a list of files."""
     return name if (spark / name).exists() else name + COMPACT
 
@@ -138,7 +138,7 @@ def read_folders(spark: Place) -> list[int] | None:
         return None
 
 
-def logged_files(offsets: Place) -> dict[int, int]:
+def find_logged_files(offsets: Place) -> dict[int, int]:
     """Return the newest batch of each file source's list, by Spark's offsets of an epoch.
 
     Raises:
@@ -156,28 +156,28 @@ def files_of(spark: Place, epoch: int) -> list[str] | None:
         lines = (spark / "offsets" / str(epoch)).read().decode().splitlines()[2:]
         if not all("logOffset" in line for line in lines if line != "-"):
             return None
-        return [file.path for file in listed_in(spark, epoch)]
+        return [file.path for file in list_files_of(spark, epoch)]
     except (FileNotFoundError, ValueError):
         return None
 
 
-def listed_in(spark: Place, epoch: int) -> list[Listed]:
+def list_files_of(spark: Place, epoch: int) -> list[Listed]:
     """Return the files that Spark's lists have got with an epoch.
 
     Raises:
         FileNotFoundError: Spark has forgotten the epoch, or the one before.
     """
-    reached = logged_files(spark / "offsets" / str(epoch))
-    before = logged_files(spark / "offsets" / str(epoch - 1)) if epoch else {}
+    reached = find_logged_files(spark / "offsets" / str(epoch))
+    before = find_logged_files(spark / "offsets" / str(epoch - 1)) if epoch else {}
     return [
         file
         for number, newest in reached.items()
         for batch in range(before.get(number, -1) + 1, newest + 1)
-        for file in _listed(spark / f"sources/{number}", batch)
+        for file in _read_listed(spark / f"sources/{number}", batch)
     ]
 
 
-def _listed(folder: Place, batch: int) -> list[Listed]:
+def _read_listed(folder: Place, batch: int) -> list[Listed]:
     """Return the files of a batch; from the compact list after it, if it was merged."""
     lines = _batch_data(folder, batch).splitlines()[1:]
     entries = [msgspec.json.decode(line, type=Listed) for line in lines]

@@ -70,14 +70,14 @@ def _all_at_once(work: Work) -> Outcome:
             lazy[number] = transform(query.nodes[number], frames, columns_of(query, number))
     sinks = [n for n in work.subquery.operators if isinstance(query.nodes[n], Sink)]
     plans = [lazy[n].select(list(query.nodes[n].schema)) for n in sinks]
-    plans += [_leaving(work, edge, lazy[edge.producer]) for edge in work.edges]
+    plans += [_select_leaving(work, edge, lazy[edge.producer]) for edge in work.edges]
     careful = any(may_fail(query.nodes[n]) for n in work.subquery.operators if n not in work.inputs)
     if careful:  # in memory: an error under a union makes threads of the streaming engine panic
         done = pl.collect_all(plans, optimizations=CAREFUL, engine="in-memory")
     else:
         done = pl.collect_all(plans)
     edges = [
-        _combined(work, edge, frame)
+        _combine(work, edge, frame)
         for edge, frame in zip(work.edges, done[len(sinks) :], strict=True)
     ]
     return Outcome(sinks=dict(zip(sinks, done, strict=False)), edges=edges, refusals=[])
@@ -112,19 +112,21 @@ class _Search:
         frames = [frame.collect() for frame in _input_frames(self.work, number, lazy)]
         columns = columns_of(self.query, number, like=frames)
         rows = frames[0] if len(frames) == 1 else pl.concat(f.select(columns) for f in frames)
-        self.done[number] = self._careful(lambda part: transform(node, [part], columns), rows, node)
+        self.done[number] = self._run_carefully(
+            lambda part: transform(node, [part], columns), rows, node
+        )
 
     def leave(self, edge: Edge) -> pl.DataFrame:
         head = self.query.subqueries[edge.to_subquery].head
         assert head is not None
-        rows = self._careful(
-            lambda part: _leaving(self.work, edge, part),
+        rows = self._run_carefully(
+            lambda part: _select_leaving(self.work, edge, part),
             self.done[edge.producer],
             self.query.nodes[head],
         )
-        return _combined(self.work, edge, rows)
+        return _combine(self.work, edge, rows)
 
-    def _careful(
+    def _run_carefully(
         self, plan: Callable[[pl.LazyFrame], pl.LazyFrame], rows: pl.DataFrame, node: Node
     ) -> pl.DataFrame:
         def step(part: pl.DataFrame) -> pl.DataFrame:
@@ -167,7 +169,7 @@ def _empty(query: CompiledQuery, number: int) -> pl.DataFrame:
     return pl.DataFrame(schema={name: types[name] for name in columns_of(query, number)})
 
 
-def _leaving(work: Work, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
+def _select_leaving(work: Work, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
     """Return the columns of the rows that go over an edge."""
     kernel = work.kernels.get(edge.id)
     if kernel is None:
@@ -175,7 +177,7 @@ def _leaving(work: Work, edge: Edge, rows: pl.LazyFrame) -> pl.LazyFrame:
     return kernel.prepare(rows, edge.port)
 
 
-def _combined(work: Work, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
+def _combine(work: Work, edge: Edge, rows: pl.DataFrame) -> pl.DataFrame:
     """Return what the load balancer sends: partials where it may combine, rows otherwise."""
     kernel = work.kernels.get(edge.id)
     return rows if kernel is None else kernel.combine(rows)

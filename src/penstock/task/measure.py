@@ -75,19 +75,19 @@ def host_name() -> str:
     """
     with suppress(psutil.Error):
         for process in psutil.Process().parents():
-            name = named_host(process.cmdline())
+            name = find_named_host(process.cmdline())
             if name is not None:
                 return name
     return socket.gethostname()
 
 
-def named_host(command: Sequence[str]) -> str | None:
+def find_named_host(command: Sequence[str]) -> str | None:
     """Return the host that the command line of an executor names; None if it is another process.
 
     >>> backend = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-    >>> named_host(["java", backend, "--executor-id", "3", "--hostname", "10.0.0.7"])
+    >>> find_named_host(["java", backend, "--executor-id", "3", "--hostname", "10.0.0.7"])
     '10.0.0.7'
-    >>> named_host(["python", "-m", "pyspark.daemon"])
+    >>> find_named_host(["python", "-m", "pyspark.daemon"])
     """
     if not any("ExecutorBackend" in part for part in command) or "--hostname" not in command:
         return None

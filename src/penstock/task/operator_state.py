@@ -102,19 +102,19 @@ class OperatorState:
         key = self._key(self.plan.last_writer, self.plan.epoch - 1, self.before)
         state = self.worker.cache.get(key)
         if state is None:
-            state = self._reshaped(key)
+            state = self._reshape(key)
         if state is None:
-            state = self._caught_up(key)
+            state = self._catch_up(key)
         if state is None:
             self.hit = not self.refs
             since = time.perf_counter()
             read = self.worker.frames
             deltas = [read_segment(self.folder, ref, self.reads, read) for ref in self.refs]
             state = self.kernel.restore(deltas, self.before)
-            self._restored(self.refs, since)
+            self._note_restored(self.refs, since)
         return state
 
-    def _reshaped(self, key: Key) -> Any | None:
+    def _reshape(self, key: Key) -> Any | None:
         """Return the state cut from one of more buckets, or joined from several, if any."""
         if self.placement.shared or not isinstance(self.kernel, Unfolds):
             return None
@@ -127,7 +127,7 @@ class OperatorState:
         cut = [delta.filter(self.placement.bucket(delta).is_in(mine)) for delta in deltas]
         return self.kernel.restore(cut, self.before)
 
-    def _caught_up(self, key: Key) -> Any | None:
+    def _catch_up(self, key: Key) -> Any | None:
         """Return the state from an older one of this process and what was added since, if any."""
         if self.placement.shared or not isinstance(self.kernel, CatchesUp):
             return None
@@ -137,11 +137,11 @@ class OperatorState:
         state, lacking = found
         since = time.perf_counter()
         deltas = [read_segment(self.folder, ref, self.reads) for ref in lacking]
-        state = self.kernel.caught_up(state, deltas, self.before)
-        self._restored(lacking, since)
+        state = self.kernel.catch_up(state, deltas, self.before)
+        self._note_restored(lacking, since)
         return state
 
-    def _restored(self, refs: Sequence[SegmentRef], since: float) -> None:
+    def _note_restored(self, refs: Sequence[SegmentRef], since: float) -> None:
         """Take note of what was read from segments, and how long it took."""
         self.restored_bytes = sum(_bytes_of(ref, self.reads) for ref in refs)
         self.restored_seconds = time.perf_counter() - since if refs else 0.0
@@ -160,7 +160,7 @@ class OperatorState:
 
     def _keep(self, delta: pl.DataFrame) -> None:
         if delta.height:
-            delta = self.placement.written(delta.filter(pl.col(UNTIL) > self.watermark))
+            delta = self.placement.select_written(delta.filter(pl.col(UNTIL) > self.watermark))
         if delta.height:
             self._write(delta)
 
@@ -174,9 +174,9 @@ class OperatorState:
         self.refs.append(ref)
 
     def _expire(self) -> None:
-        self._drop([ref for ref in self._written() if ref.until <= self.watermark])
+        self._drop([ref for ref in self._write_segments() if ref.until <= self.watermark])
 
-    def _written(self) -> list[SegmentRef]:
+    def _write_segments(self) -> list[SegmentRef]:
         """Return the segments that have rows of buckets which this instance writes."""
         return [ref for ref in self.refs if ref.buckets & self.writes]
 
@@ -192,7 +192,7 @@ class OperatorState:
     def _compact(self) -> None:
         new = {ref.name for ref in self.added}
         # What is merged has to be in the manifest before, so that a damaged result can be repaired.
-        known = [ref for ref in self._written() if ref.name not in new]
+        known = [ref for ref in self._write_segments() if ref.name not in new]
         chosen = compaction.choose(known)
         if not chosen or not (self.hit or len(known) > _MANY):  # a restore is work enough
             return

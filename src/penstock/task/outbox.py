@@ -39,9 +39,9 @@ class Outbox:
             return
         with self._phases.measure("send"):
             parts = self._here.plan.routes[edge.id].split(rows)
-            self.payloads += [self._packed(edge, i, part) for i, part in enumerate(parts)]
+            self.payloads += [self._pack(edge, i, part) for i, part in enumerate(parts)]
 
-    def _packed(self, edge: Edge, instance: int, rows: pl.DataFrame) -> Payload:
+    def _pack(self, edge: Edge, instance: int, rows: pl.DataFrame) -> Payload:
         target = self._here.query.unit_of(edge.to_subquery)
         return Payload(
             kind="rows",

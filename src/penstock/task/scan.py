@@ -23,7 +23,7 @@ from penstock.sources.files import Rejected
 from penstock.sources.reader import Found
 from penstock.sources.registry import reader_of
 from penstock.sources.splits import find_ages
-from penstock.sources.whole import whole_rows
+from penstock.sources.whole import read_whole_rows
 from penstock.task.dead_letters import DeadLetters
 
 
@@ -183,7 +183,7 @@ class _SourceScan:
         self.carry = part.carry
         if self._whole:
             some = found.whole(part.late_at) if part.late_at else ()
-            late = whole_rows(some, part.late, self.source.schema)
+            late = read_whole_rows(some, part.late, self.source.schema)
             return replace(part, late=late)
         return part
 

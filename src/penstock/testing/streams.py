@@ -179,7 +179,7 @@ class TestStream:
     def movable(self) -> tuple[int, ...]:
         """The subqueries whose single buckets can move."""
         query = self._run.driver.query
-        return tuple(s.id for s in query.subqueries if query.movable(s.id))
+        return tuple(s.id for s in query.subqueries if query.is_movable(s.id))
 
     @property
     def owners(self) -> dict[int, BucketMap]:

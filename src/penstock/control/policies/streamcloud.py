@@ -17,16 +17,16 @@ from math import ceil
 from typing import Any, Literal, get_args
 
 from penstock.base.errors import QueryError
-from penstock.control.bounds import Bounds, most_instances, needed_for_memory, room_for
+from penstock.control.bounds import Bounds, count_needed_for_memory, most_instances, room_for
 from penstock.control.decision import Decision, Memory, Parameters
 from penstock.control.placing import (
     Placed,
-    balanced,
+    balance,
     deviation,
-    hottest,
+    find_hottest,
     known_loads,
     mean,
-    resized,
+    resize,
 )
 from penstock.control.view import SubqueryView, View
 from penstock.control.words import count
@@ -108,13 +108,13 @@ class StreamCloud:
         plan: list[Change] = []
         reasons: list[str] = []
         after: dict[str, Any] = {}
-        pressed = self._pressed(view)
+        pressed = self._find_pressed(view)
         for subquery in view.subqueries:
             past = memory.get(subquery.name, {})
             size = self._size(view, subquery, pressed=subquery.id == pressed)
             known = not view.recovering  # loads of a recovery are no sign of what will be
-            uneven = known and self._uneven(subquery)
-            now = _counted(past, view.epoch, size.breach if known else "", uneven)
+            uneven = known and self._is_uneven(subquery)
+            now = _count_breaches(past, view.epoch, size.breach if known else "", uneven)
             after[subquery.name] = now
             change, why = self._subquery(subquery, size, now)
             plan += [change] if change else []
@@ -124,12 +124,12 @@ class StreamCloud:
             reasons = ["no threshold is breached" if seen else "the loads are not known yet"]
         return Decision(plan=tuple(plan), memory=after, reasons=tuple(reasons))
 
-    def _uneven(self, subquery: SubqueryView) -> bool:
+    def _is_uneven(self, subquery: SubqueryView) -> bool:
         """Return whether buckets should move, by loads that are no accident of an epoch or two."""
         steady = subquery.movable and subquery.epochs >= self.bounds.smoothing
         return steady and deviation(subquery.utilisations) > self.rules.imbalance
 
-    def _pressed(self, view: View) -> int | None:
+    def _find_pressed(self, view: View) -> int | None:
         """Return the subquery that must grow because all stages together take too long."""
         if view.busy_share <= self.rules.upper:
             return None
@@ -146,7 +146,7 @@ class StreamCloud:
             return _Size(instances=now)
         most = most_instances(view, subquery, bounds)
         room = room_for(view, subquery, bounds)
-        memory = min(needed_for_memory(subquery, bounds), most)
+        memory = min(count_needed_for_memory(subquery, bounds), most)
         least = max(min(bounds.min, most), memory)
         if now < memory:
             why = f"its state needs {memory} instances of {bounds.memory_bytes} bytes"
@@ -157,7 +157,7 @@ class StreamCloud:
             return _Size(instances=fits, breach="bounds", why=why, urgent=True)
         if used > rules.upper:
             why = f"mean utilisation {used:.2f} is above {rules.upper:.2f}"
-            grown = max(now, min(larger(now, used, rules), room))
+            grown = max(now, min(choose_larger(now, used, rules), room))
             return _Size(instances=grown, breach="above", why=why)
         if pressed:
             why = (
@@ -170,7 +170,7 @@ class StreamCloud:
             return _Size(instances=max(now, min(grown, room)), breach="pressure", why=why)
         if used < rules.lower:
             why = f"mean utilisation {used:.2f} is below {rules.lower:.2f}"
-            fewer = max(min(smaller(now, used, rules), now), least)
+            fewer = max(min(choose_smaller(now, used, rules), now), least)
             while fewer < now and self._is_too_tight(view, subquery, fewer):
                 fewer += 1
             return _Size(instances=fewer, breach="below" if fewer < now else "", why=why)
@@ -184,7 +184,7 @@ class StreamCloud:
 
     def _is_too_tight(self, view: View, subquery: SubqueryView, instances: int) -> bool:
         """Return whether a smaller size would soon have to grow again."""
-        slowest, hot = max(subquery.utilisations), hottest(subquery)
+        slowest, hot = max(subquery.utilisations), find_hottest(subquery)
         used = sum(subquery.utilisations) / instances
         worst = max(used, hot[1] if hot else 0.0)
         more = (used - mean(subquery.utilisations)) * self.bounds.instance_cores
@@ -199,28 +199,28 @@ class StreamCloud:
         ripe = size.urgent or counted["views"] >= PATIENCE
         reasons: list[str] = []
         if size.breach and ripe:
-            change, text = self._rescaled(subquery, size)
+            change, text = self._rescale(subquery, size)
             reasons += [f"{subquery.name}: {text}"]
             if change is not None:
                 return change, reasons
         if counted["uneven"] >= PATIENCE:
-            change, text = self._rebalanced(subquery)
+            change, text = self._rebalance(subquery)
             return change, [*reasons, f"{subquery.name}: {text}"]
         return None, reasons
 
-    def _rescaled(self, subquery: SubqueryView, size: _Size) -> tuple[Change | None, str]:
+    def _rescale(self, subquery: SubqueryView, size: _Size) -> tuple[Change | None, str]:
         now, rules = len(subquery.instances), self.rules
         if size.instances == now:
             return None, f"{size.why}, but it has {count(now, 'instance')}, the most it can have"
-        useless = _useless(subquery, size, rules)
+        useless = _explain_useless(subquery, size, rules)
         if useless:
             return None, f"{size.why}, but {useless}"
-        placed = resized(subquery, size.instances)
+        placed = resize(subquery, size.instances)
         if placed is None:
             return None, f"{size.why}, but an instance that would go still has buckets on their way"
         loads = known_loads(subquery)
         if loads is not None and placed.deviation > rules.imbalance:
-            placed = balanced(
+            placed = balance(
                 placed,
                 loads,
                 frozen=subquery.moving,
@@ -230,7 +230,7 @@ class StreamCloud:
         why = f"{size.why}; {count(now, 'instance')} -> {size.instances}{_aim(size, placed, rules)}"
         return self._change(subquery, placed, "rescale", why), why
 
-    def _rebalanced(self, subquery: SubqueryView) -> tuple[Change | None, str]:
+    def _rebalance(self, subquery: SubqueryView) -> tuple[Change | None, str]:
         rules = self.rules
         uneven = deviation(subquery.utilisations)
         why = f"deviation {uneven:.2f} of the utilisation is above {rules.imbalance:.2f}"
@@ -238,17 +238,17 @@ class StreamCloud:
         if loads is None:
             return None, f"{why}, but its buckets cannot be moved one by one"
         now = Placed(owners=subquery.owners, utilisations=subquery.utilisations)
-        placed = balanced(
+        placed = balance(
             now,
             loads,
             frozen=subquery.moving,
             enough=rules.imbalance,
             improvement=rules.improvement,
         )
-        left = "" if placed.deviation <= rules.imbalance else f"; {stuck(subquery)}"
+        left = "" if placed.deviation <= rules.imbalance else f"; {explain_stuck(subquery)}"
         if placed.deviation > uneven * (1 - rules.improvement) or placed.owners == subquery.owners:
             return None, f"{why}, but no move of a bucket improves it enough{left}"
-        moved = sum(1 for _ in subquery.owners.moved(placed.owners))
+        moved = sum(1 for _ in subquery.owners.find_moved(placed.owners))
         why = f"{why}; {moved} buckets move and leave {placed.deviation:.2f}{left}"
         return self._change(subquery, placed, "rebalance", why), why
 
@@ -263,11 +263,11 @@ class StreamCloud:
         )
 
 
-def larger(now: int, used: float, rules: StreamCloudParameters) -> int:
+def choose_larger(now: int, used: float, rules: StreamCloudParameters) -> int:
     """Return the size to grow to when the mean utilisation is above the upper threshold.
 
     >>> single = StreamCloudParameters(provisioning="individual")
-    >>> larger(4, 0.93, StreamCloudParameters()), larger(4, 0.93, single)
+    >>> choose_larger(4, 0.93, StreamCloudParameters()), choose_larger(4, 0.93, single)
     (7, 5)
     """
     if rules.provisioning == "individual":
@@ -278,33 +278,33 @@ def larger(now: int, used: float, rules: StreamCloudParameters) -> int:
     return max(size, now + 1)
 
 
-def smaller(now: int, used: float, rules: StreamCloudParameters) -> int:
+def choose_smaller(now: int, used: float, rules: StreamCloudParameters) -> int:
     """Return the size to shrink to when the mean utilisation is below the lower threshold.
 
     >>> aware, single = (StreamCloudParameters(provisioning=way) for way in PROVISIONING)
-    >>> smaller(10, 0.3, aware), smaller(10, 0.3, single)
+    >>> choose_smaller(10, 0.3, aware), choose_smaller(10, 0.3, single)
     (5, 9)
-    >>> smaller(2, 0.45, aware), smaller(2, 0.45, single)
+    >>> choose_smaller(2, 0.45, aware), choose_smaller(2, 0.45, single)
     (2, 2)
     """
     least = max(1, ceil(now * used / rules.target - _NEAR))
     return max(least, now - 1) if rules.provisioning == "individual" else least
 
 
-def _useless(subquery: SubqueryView, size: _Size, rules: StreamCloudParameters) -> str:
+def _explain_useless(subquery: SubqueryView, size: _Size, rules: StreamCloudParameters) -> str:
     """Return why more instances would not help, if they would not: one bucket is all the load."""
-    hot = hottest(subquery)
+    hot = find_hottest(subquery)
     if hot is None or size.breach not in ("above", "pressure"):
         return ""
     fair = 1 - len(subquery.instances) / size.instances
     if hot[1] < max(subquery.utilisations) * (1 - min(rules.improvement, fair / 2)):
         return ""
-    return f"{size.instances} instances would be no better: {stuck(subquery)}"
+    return f"{size.instances} instances would be no better: {explain_stuck(subquery)}"
 
 
-def stuck(subquery: SubqueryView) -> str:
+def explain_stuck(subquery: SubqueryView) -> str:
     """Return why the load of a subquery cannot be spread better."""
-    found = hottest(subquery)
+    found = find_hottest(subquery)
     if found is None:
         return "the load of its buckets is not known"
     bucket, load = found
@@ -323,7 +323,7 @@ def _aim(size: _Size, placed: Placed, rules: StreamCloudParameters) -> str:
     return ""
 
 
-def _counted(
+def _count_breaches(
     past: Mapping[str, Any], epoch: int, breach: str, uneven: bool
 ) -> dict[str, int | str]:
     """Return for how many views in a row thresholds have been breached, this one included."""

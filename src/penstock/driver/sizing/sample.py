@@ -76,7 +76,7 @@ def take_sample(
             raise SampleError(reason=reason) from error
         finally:
             driver.close()
-    return _measured(query, [report for some in reports[1:] for report in some])
+    return _measure(query, [report for some in reports[1:] for report in some])
 
 
 class _Nowhere(SinkKind):
@@ -117,7 +117,7 @@ def _batches(query: CompiledQuery, folder: Path, rows: int) -> list[list[Split]]
     return batches
 
 
-def _measured(query: CompiledQuery, reports: Sequence[TaskReport]) -> Sample:
+def _measure(query: CompiledQuery, reports: Sequence[TaskReport]) -> Sample:
     came: dict[int, int] = {}
     spent: dict[int, float] = {}
     for report in reports:

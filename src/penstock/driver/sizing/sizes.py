@@ -134,7 +134,7 @@ def heads_kept(checkpoint: str | Path, query: CompiledQuery) -> frozenset[int]:
     return frozenset(sizes.heads if sizes else ()) & frozenset(find_candidates(query))
 
 
-def chosen(
+def choose_sizes(
     instances: int | Mapping[int, int] | str | None, settings: MutableMapping[str, str]
 ) -> int | Mapping[int, int] | str | None:
     """Return what the user says about sizes: in the call, else in the settings.
@@ -202,7 +202,7 @@ def explain_sized(
     sinks: tuple[Sink, ...], instances: str, *, strategy: str, mermaid: bool = False
 ) -> str:
     """Return how a query runs with an instance for each core of this machine, shared by cost."""
-    chosen(instances, {})
+    choose_sizes(instances, {})
     buckets = Config().buckets
     sizes = first_sizes(sinks, total=os.cpu_count() or 1, strategy=strategy, buckets=buckets)
     query = compile_query(

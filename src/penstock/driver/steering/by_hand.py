@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.base.errors import ConfigError
 from penstock.control.bounds import Bounds
-from penstock.control.rebalance import rebalanced
+from penstock.control.rebalance import rebalance_subquery
 from penstock.control.views import make_view
 from penstock.driver.layout import Layout
 from penstock.driver.steering.requests import RefusedError, Request
@@ -28,7 +28,7 @@ def rescale(
 ) -> Change:
     """Ask for another number of instances of a subquery, given by number or name."""
     number = layout.query.find_subquery(subquery)
-    if layout.query.fixed(number) and instances != 1:
+    if layout.query.is_fixed(number) and instances != 1:
         name = layout.query.subquery_name(number)
         raise ConfigError(
             name="instances", value=instances, allowed=f"1 ({name} is ordered, so it is alone)"
@@ -82,10 +82,10 @@ def rebalance(
     for found in view.subqueries:
         if given not in (None, found.id):
             continue
-        change, sentence = rebalanced(found, protocol=protocol)
+        change, sentence = rebalance_subquery(found, protocol=protocol)
         sentences.append(sentence)
         if change is not None:
-            moves = {b: change.owners.owners[b] for b in found.owners.moved(change.owners)}
+            moves = {b: change.owners.owners[b] for b in found.owners.find_moved(change.owners)}
             changes.append(
                 layout.move(
                     found.id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from penstock.driver.epoch import ended_tails
+from penstock.driver.epoch import find_ended_tails
 from penstock.driver.steering.switch import Applied
 from penstock.plan.changes import USER, Reconfiguration, UsedProtocol
 from penstock.plan.epoch import EpochPlan, TaskReport
@@ -34,17 +34,17 @@ def records(
         at: When the epoch was committed.
         seconds: How long the epoch took.
     """
-    ended = ended_tails(plan, reports)
-    done = [_ended(move, plan.epoch, at) for tail in ended for move in tail.moves]
+    ended = find_ended_tails(plan, reports)
+    done = [_end_move(move, plan.epoch, at) for tail in ended for move in tail.moves]
     still = {tail.operator for tail in plan.tails if tail.epoch == plan.epoch and tail not in ended}
     begun = [
-        _begun(applied, names, plan, reports, number=i, at=at, seconds=seconds, still=still)
+        _begin_move(applied, names, plan, reports, number=i, at=at, seconds=seconds, still=still)
         for i, applied in enumerate(changes)
     ]
     return (*done, *begun)
 
 
-def _ended(move: Reconfiguration, epoch: int, at: float) -> Reconfiguration:
+def _end_move(move: Reconfiguration, epoch: int, at: float) -> Reconfiguration:
     seconds = move.seconds + max(0.0, at - move.at)
     text = (
         f"{move.sentence}; the old owners closed their last window in epoch {epoch}, "
@@ -53,7 +53,7 @@ def _ended(move: Reconfiguration, epoch: int, at: float) -> Reconfiguration:
     return replace(move, at=at, seconds=seconds, outcome="done", sentence=text)
 
 
-def _begun(
+def _begin_move(
     applied: Applied,
     names: Mapping[int, str],
     plan: EpochPlan,
@@ -73,7 +73,7 @@ def _begun(
     name = names[change.subquery]
     moving = protocol == "window" and name in still
     took = max(seconds, at - applied.asked_at) if protocol == "window" else seconds
-    moved = sum(high - low for low, high in before.moved(change.owners).ranges)
+    moved = sum(high - low for low, high in before.find_moved(change.owners).ranges)
     return Reconfiguration(
         id=f"{plan.epoch}.{number}",
         epoch=plan.epoch,

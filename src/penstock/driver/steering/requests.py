@@ -152,10 +152,10 @@ class Requests:
         named = [(match[1], e) for e in entries if (match := _NAME.fullmatch(e.name))]
         new = [(request, entry) for request, entry in named if request not in self._known]
         if new and self._carried is None:
-            self._carried = self._carried_before(last)
+            self._carried = self._find_carried_before(last)
         return sorted(new, key=lambda pair: pair[0])
 
-    def _carried_before(self, last: Manifest | None) -> set[str]:
+    def _find_carried_before(self, last: Manifest | None) -> set[str]:
         """Return what committed epochs of earlier runs have carried."""
         records = list(last.reconfigured) if last else []
         with suppress(PenstockError):  # a damaged event; the manifest is what counts

@@ -81,7 +81,7 @@ class Steering:
         self._speed = ReadSpeed()
         self._calm_from = last.epoch + 1 + RECOVERY_EPOCHS if last else 1
         if last is not None:
-            self.tell(self._untold(last))
+            self.tell(self._find_untold(last))
 
     def before_epoch(self, epoch: int, last: Manifest | None) -> None:
         """Take up what users have asked for through the checkpoint."""
@@ -154,7 +154,7 @@ class Steering:
         found: list[float] = self.gatherer.state_bytes(refs, buckets).tolist()
         return found
 
-    def _untold(self, last: Manifest) -> list[Reconfiguration]:
+    def _find_untold(self, last: Manifest) -> list[Reconfiguration]:
         """Return the changes of an epoch whose driver died before it could tell of them."""
         if not last.reconfigured:
             return []

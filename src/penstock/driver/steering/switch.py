@@ -141,11 +141,11 @@ def switch_owners(
         weights: What the choice of a protocol goes by.
     """
     numbers = {query.subquery_name(s.id): s.id for s in query.subqueries}
-    tails = [t.fitted(after[numbers[t.operator]]) for t in last.tails if t.operator in numbers]
+    tails = [t.fit(after[numbers[t.operator]]) for t in last.tails if t.operator in numbers]
     decided = list(changes)
     for name, number in numbers.items():
         mine = [i for i, applied in enumerate(changes) if applied.change.subquery == number]
-        if not mine or not query.movable(number):
+        if not mine or not query.is_movable(number):
             continue
         move = _Move(query, number, name, last, before[number], after[number], weights)
         held: dict[int, int] = {}
@@ -162,10 +162,10 @@ def _last_mover(
 ) -> dict[int, list[int]]:
     """Return the buckets that have a new owner in the end, by the change that moved them last."""
     mover = {
-        bucket: i for i in mine for bucket in changes[i].before.moved(changes[i].change.owners)
+        bucket: i for i in mine for bucket in changes[i].before.find_moved(changes[i].change.owners)
     }
     found: dict[int, list[int]] = {i: [] for i in mine}
-    for bucket in before.moved(after):
+    for bucket in before.find_moved(after):
         found[mover[bucket]].append(bucket)
     return found
 

@@ -46,9 +46,9 @@ class OnGrid:
             return [rows if mine else rows.clear() for mine in cells]
         row = buckets_of(rows, self.keys, self.grid.rows)
         column = buckets_of(rows, self.keys, self.grid.columns)
-        return [rows.filter(self._wanted(row, column, mine)) for mine in cells]
+        return [rows.filter(self._mark_wanted(row, column, mine)) for mine in cells]
 
-    def _wanted(self, row: pl.Series, column: pl.Series, mine: BucketSet) -> pl.Series:
+    def _mark_wanted(self, row: pl.Series, column: pl.Series, mine: BucketSet) -> pl.Series:
         in_row = row.is_in(list(self.grid.rows_of(mine)))
         in_column = column.is_in(list(self.grid.columns_of(mine)))
         return {"row": in_row, "column": in_column, "cross": in_row | in_column}[self.way]

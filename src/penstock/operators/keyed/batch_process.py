@@ -42,11 +42,11 @@ class BatchProcessKernel(ProcessKernel):
         empty = pl.DataFrame(schema=dict(self.node.schema) | {TIME: pl.Int64()})
         return Made(
             results=pl.concat([empty, *calls.results]),
-            changed=self._changed(turn, calls.states),
+            changed=self._find_changed(turn, calls.states),
             refusals=tuple(calls.refusals),
         )
 
-    def _changed(self, turn: Turn, states: pl.DataFrame) -> pl.DataFrame:
+    def _find_changed(self, turn: Turn, states: pl.DataFrame) -> pl.DataFrame:
         """Return the keys that have a state, and those that had one."""
         now = states.select(CODE, *self.node.state).rename(
             {name: f"{OWN}{name}" for name in self.node.state}
@@ -112,24 +112,24 @@ class _Calls:
             raise mark_foreign(TypeError(said))
         results, states = made
         return _Answer(
-            results=self._checked_results(part, results), states=self._checked_states(keys, states)
+            results=self._check_results(part, results), states=self._check_states(keys, states)
         )
 
-    def _checked_results(self, part: pl.DataFrame, results: Any) -> pl.DataFrame:
+    def _check_results(self, part: pl.DataFrame, results: Any) -> pl.DataFrame:
         by = list(self.node.by)
-        typed = _typed("the results", results, dict(self.node.schema) | {ROW: pl.UInt32()})
+        typed = _check_types("the results", results, dict(self.node.schema) | {ROW: pl.UInt32()})
         rows = typed[ROW]
         if rows.null_count() or (rows.len() and rows.max() >= part.height):  # type: ignore[operator]
             raise ValueError(f"the results have a {ROW!r} that is not that of a row")
         belongs = part.select(pl.col(*by, TIME).gather(rows))
-        if by and not _same(typed, belongs, by):
+        if by and not _is_same(typed, belongs, by):
             raise ValueError("a result has another key than its row")
         return typed.drop(ROW).hstack(belongs.select(TIME))
 
-    def _checked_states(self, keys: pl.DataFrame, states: Any) -> pl.DataFrame:
+    def _check_states(self, keys: pl.DataFrame, states: Any) -> pl.DataFrame:
         by = list(self.node.by)
         wanted = {key: keys.schema[key] for key in by} | self.node.state
-        typed = _typed("the states", states, wanted)
+        typed = _check_types("the states", states, wanted)
         if by:
             coded = typed.join(keys, on=by, how="left", nulls_equal=True)
         else:
@@ -141,7 +141,7 @@ class _Calls:
         return coded.select([name for name in self.states.columns if name in coded.columns])
 
 
-def _typed(what: str, frame: Any, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+def _check_types(what: str, frame: Any, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Return the declared columns in their types; a frame with others, or with less, is refused."""
     if not isinstance(frame, pl.DataFrame):
         said = f"{what} must be a Polars DataFrame; they are {type(frame).__name__}"
@@ -154,7 +154,7 @@ def _typed(what: str, frame: Any, schema: Mapping[str, pl.DataType]) -> pl.DataF
         return frame.select(pl.col(name).cast(dtype) for name, dtype in schema.items())
 
 
-def _same(left: pl.DataFrame, right: pl.DataFrame, columns: list[str]) -> bool:
+def _is_same(left: pl.DataFrame, right: pl.DataFrame, columns: list[str]) -> bool:
     theirs = right.select(pl.col(columns).name.prefix(_GIVEN))
     equal = [pl.col(name).eq_missing(pl.col(f"{_GIVEN}{name}")) for name in columns]
     return bool(left.select(columns).hstack(theirs).select(pl.all_horizontal(equal).all()).item())

@@ -18,7 +18,7 @@ import polars as pl
 from penstock.base.columns import ORDER, TIME
 from penstock.base.hashing import key_columns
 from penstock.base.times import NOT_STARTED
-from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced, placed
+from penstock.operators.kernel import FOREVER, HIDDEN, UNTIL, Advanced, place_results
 from penstock.operators.keyed.process_state import one_key
 from penstock.operators.stores.key_runs import Numbers
 from penstock.operators.stores.keyed_rows import KeyedRows
@@ -76,9 +76,9 @@ class DedupKernel:
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> DedupState:
         """Return the rows that wait and the times that still count."""
         empty = DedupState(kept=KeyedRows.empty(self.by, self.keys | {KEPT: pl.Int64()}))
-        return self.caught_up(empty, deltas, watermark)
+        return self.catch_up(empty, deltas, watermark)
 
-    def caught_up(
+    def catch_up(
         self, state: DedupState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> DedupState:
         """Return the state at a watermark from an older one and the deltas since then."""
@@ -86,7 +86,7 @@ class DedupKernel:
         waits = rows.filter(pl.col(KEPT).is_null()).select(list(self.rows))
         times = rows.filter(pl.col(KEPT).is_not_null()).select(*self.by, KEPT)
         waiting = take_final(state.waiting, [waits], watermark).waiting
-        return self._settled(replace(state, waiting=waiting, watermark=watermark), times)
+        return self._settle(replace(state, waiting=waiting, watermark=watermark), times)
 
     def compact(
         self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
@@ -105,18 +105,18 @@ class DedupKernel:
         fresh = [frame.select(list(self.rows)) for frame in arrived if frame.height]
         taken = take_final(state.waiting, fresh, watermark)
         before = replace(state, waiting=taken.waiting, watermark=watermark)
-        stays = self._first(before, pl.concat([pl.DataFrame(schema=self.rows), *taken.final]))
+        stays = self._keep_first(before, pl.concat([pl.DataFrame(schema=self.rows), *taken.final]))
         times = stays.group_by(self.by).agg(pl.col(TIME).max().alias(KEPT))
         waits = [frame.with_columns((pl.col(TIME) + 1).alias(UNTIL)) for frame in taken.later]
         written = times.with_columns(self._until().alias(UNTIL))
         results = stays.lazy().select(*self.node.schema, TIME)
         return Advanced(
-            state=self._settled(before, times),
-            results=placed(results, self.operator, self.ordered).collect(),
+            state=self._settle(before, times),
+            results=place_results(results, self.operator, self.ordered).collect(),
             kept=pl.concat([self.nothing, *waits, written], how="diagonal"),
         )
 
-    def _first(self, state: DedupState, rows: pl.DataFrame) -> pl.DataFrame:
+    def _keep_first(self, state: DedupState, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that stay."""
         if not rows.height:
             return rows
@@ -128,7 +128,7 @@ class DedupKernel:
             return ordered.filter(pl.col(CODE).is_first_distinct() & pl.col(KEPT).is_null())
         return ordered.filter(pl.Series(_chains(ordered, self.node.within_us)))
 
-    def _settled(self, state: DedupState, times: pl.DataFrame) -> DedupState:
+    def _settle(self, state: DedupState, times: pl.DataFrame) -> DedupState:
         """Return the state with new times, and without those that have come to their end."""
         kept = state.kept.replace(times, times)
         ended, ending = take_below(state.ending, UNTIL, state.watermark + 1)

@@ -16,7 +16,15 @@ import polars as pl
 from penstock.base.columns import ORDER, TIME
 from penstock.base.hashing import key_columns
 from penstock.base.times import NOT_STARTED
-from penstock.operators.kernel import FOREVER, HIDDEN, SIDE, UNTIL, Advanced, empty_results, placed
+from penstock.operators.kernel import (
+    FOREVER,
+    HIDDEN,
+    SIDE,
+    UNTIL,
+    Advanced,
+    empty_results,
+    place_results,
+)
 from penstock.operators.stores.keyed_rows import KeyedRows
 from penstock.operators.stores.keys import CODE
 from penstock.operators.stores.pieces import Piece
@@ -82,17 +90,17 @@ class EnrichKernel:
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> EnrichState:
         """Return the rows that wait and the newest row of each key."""
         empty = EnrichState(table=KeyedRows.empty(self.on, self.sides[1]))
-        return self.caught_up(empty, deltas, watermark)
+        return self.catch_up(empty, deltas, watermark)
 
-    def caught_up(
+    def catch_up(
         self, state: EnrichState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> EnrichState:
         """Return the state at a watermark from an older one and the deltas since then."""
         rows = self.compact(deltas, watermark)
         sides = [rows.filter(pl.col(SIDE) == side) for side in (0, 1)]
-        _, left = self._ready(state, sides, watermark, 0)
-        changes, right = self._ready(state, sides, watermark, 1)
-        return self._settled(state, self._in_order(changes), (left, right), watermark)
+        _, left = self._split_ready(state, sides, watermark, 0)
+        changes, right = self._split_ready(state, sides, watermark, 1)
+        return self._settle(state, self._in_order(changes), (left, right), watermark)
 
     def compact(
         self, deltas: Sequence[pl.DataFrame], watermark: int, whole: bool = False
@@ -100,21 +108,21 @@ class EnrichKernel:
         """Return one delta with the rows that wait and the newest row of each key."""
         rows = pl.concat([self.nothing, *deltas]).filter(pl.col(UNTIL) > watermark)
         final = (pl.col(SIDE) == 1) & (pl.col(TIME) < watermark)
-        return pl.concat([rows.filter(~final), self._last(self._in_order(rows.filter(final)))])
+        return pl.concat([rows.filter(~final), self._keep_last(self._in_order(rows.filter(final)))])
 
     def advance(
         self, state: EnrichState, arrived: Sequence[pl.DataFrame], watermark: int
     ) -> Advanced:
         """Take the rows of an epoch; answer the left ones below the watermark."""
         watermark = max(watermark, state.watermark)
-        rows, left = self._ready(state, arrived, watermark, 0)
-        changes, right = self._ready(state, arrived, watermark, 1)
+        rows, left = self._split_ready(state, arrived, watermark, 0)
+        changes, right = self._split_ready(state, arrived, watermark, 1)
         ordered = self._in_order(changes)
         results = self._answers(state.table, rows, ordered)
-        after = self._settled(state, ordered, (left, right), watermark)
+        after = self._settle(state, ordered, (left, right), watermark)
         return Advanced(state=after, results=results)
 
-    def _settled(
+    def _settle(
         self,
         state: EnrichState,
         changes: pl.DataFrame,
@@ -122,11 +130,11 @@ class EnrichKernel:
         watermark: int,
     ) -> EnrichState:
         """Return the state after changes of the table, which are in order."""
-        newest = self._last(changes)
+        newest = self._keep_last(changes)
         table = state.table.replace(newest, newest)
         return replace(state, table=table, waiting=waiting, watermark=watermark)
 
-    def _ready(
+    def _split_ready(
         self, state: EnrichState, arrived: Sequence[pl.DataFrame], watermark: int, side: int
     ) -> tuple[pl.DataFrame, Waiting]:
         """Return the rows of a side whose turn it is, and those that wait on."""
@@ -148,10 +156,10 @@ class EnrichKernel:
         if self.node.how == "inner":
             joined = joined.filter(pl.col(_FOUND))
         lazy = joined.lazy().select(*self.node.schema, TIME)
-        return placed(lazy, self.operator, self.ordered).collect()
+        return place_results(lazy, self.operator, self.ordered).collect()
 
     def _in_order(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.sort(*ORDER, *self.ties)
 
-    def _last(self, ordered: pl.DataFrame) -> pl.DataFrame:
+    def _keep_last(self, ordered: pl.DataFrame) -> pl.DataFrame:
         return ordered.unique(self.on, keep="last", maintain_order=True)

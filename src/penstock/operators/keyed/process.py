@@ -22,8 +22,8 @@ from penstock.operators.rowwise.blame import (
     Refusal,
     end_query,
     is_foreign,
+    is_raised_in_engine,
     mark_foreign,
-    raised_in_engine,
     reason_of,
 )
 from penstock.operators.rowwise.fitting import Record, copier, fit_record, to_column, to_values
@@ -57,9 +57,9 @@ class RowProcessKernel(ProcessKernel):
                 for _ in range(counts[code]):
                     calls.row(*next(rows))
                 calls.end(turn.watermark)
-        return self._made(turn, calls)
+        return self._make(turn, calls)
 
-    def _made(self, turn: Turn, calls: _Calls) -> Made:
+    def _make(self, turn: Turn, calls: _Calls) -> Made:
         output = {n: t for n, t in self.node.schema.items() if n not in self.node.by}
         codes = pl.Series(CODE, calls.codes, dtype=pl.UInt32)
         keys = turn.keys.select(pl.col(self.node.by).gather(codes)) if self.node.by else None
@@ -67,11 +67,13 @@ class RowProcessKernel(ProcessKernel):
         results = pl.DataFrame([*columns_of(calls.made, output), times])
         return Made(
             results=results if keys is None else keys.hstack(results),
-            changed=self._changed(calls.changed),
+            changed=self._list_changed(calls.changed),
             refusals=tuple(self._refusal(turn, *failed) for failed in calls.failed),
         )
 
-    def _changed(self, changed: Sequence[tuple[int, Record | None, Sequence[int]]]) -> pl.DataFrame:
+    def _list_changed(
+        self, changed: Sequence[tuple[int, Record | None, Sequence[int]]]
+    ) -> pl.DataFrame:
         nothing = dict.fromkeys(self.node.state)
         states = [nothing if state is None else state for _, state, _ in changed]
         known = [state is not None for _, state, _ in changed]
@@ -210,7 +212,7 @@ class _Calls:
             elif after is not None:
                 after = self.fit_state(after)
         except Exception as error:  # whatever a user's code raises is the reason
-            if raised_in_engine(error) and not is_foreign(error):
+            if is_raised_in_engine(error) and not is_foreign(error):
                 end_query(error, self.title)
             context._timers = timers
             self.failed.append((self.code, self.count, timer, error))

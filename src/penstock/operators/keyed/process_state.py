@@ -23,7 +23,7 @@ from penstock.operators.kernel import (
     UNTIL,
     Advanced,
     empty_results,
-    placed,
+    place_results,
 )
 from penstock.operators.rowwise.blame import Refusal
 from penstock.operators.stores.keyed_rows import KeyedRows
@@ -122,20 +122,20 @@ class ProcessKernel:
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> ProcessState:
         """Return the rows that wait and the newest state of each key."""
         empty = ProcessState(states=KeyedRows.empty(self.by, self.keys | self.values))
-        return self.caught_up(empty, deltas, watermark)
+        return self.catch_up(empty, deltas, watermark)
 
-    def caught_up(
+    def catch_up(
         self, state: ProcessState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> ProcessState:
         """Return the state at a watermark from an older one and the deltas since then."""
         rows = pl.concat([self.nothing, *deltas])
         waits = rows.filter(pl.col(VERSION).is_null() & (pl.col(UNTIL) > watermark))
-        newest = self._newest(rows)
-        stays = newest.filter(~self._gone())
+        newest = self._keep_newest(rows)
+        stays = newest.filter(~self._is_gone())
         return ProcessState(
             states=state.states.replace(newest, stays),
             waiting=take_final(state.waiting, [waits.select(list(self.rows))], watermark).waiting,
-            timers=_with_timers(state.timers, self._earliest(stays)),
+            timers=_with_timers(state.timers, self._find_earliest(stays)),
             watermark=watermark,
         )
 
@@ -145,8 +145,8 @@ class ProcessKernel:
         """Return one delta with the rows that still wait and the newest state of each key."""
         rows = pl.concat([self.nothing, *deltas])
         waits = rows.filter(pl.col(VERSION).is_null() & (pl.col(UNTIL) > watermark))
-        newest = self._newest(rows)
-        return pl.concat([waits, newest.filter(~self._gone()) if whole else newest])
+        newest = self._keep_newest(rows)
+        return pl.concat([waits, newest.filter(~self._is_gone()) if whole else newest])
 
     def advance(
         self, state: ProcessState, arrived: Sequence[pl.DataFrame], watermark: int
@@ -161,7 +161,7 @@ class ProcessKernel:
         made = self.work(turn) if turn.keys.height else self._nothing_made()
         after, written = self._settle(before, turn, made)
         waits = [frame.with_columns((pl.col(TIME) + 1).alias(UNTIL)) for frame in taken.later]
-        results = placed(made.results.lazy(), self.operator, self.ordered).collect()
+        results = place_results(made.results.lazy(), self.operator, self.ordered).collect()
         return Advanced(
             state=after,
             results=results,
@@ -198,22 +198,22 @@ class ProcessKernel:
             return state, pl.DataFrame()
         old = turn.keys.select(CODE, *self.by, pl.col(TIMERS).list.first().alias(_AT))
         rows = made.changed.join(old, on=CODE, how="left", maintain_order="left")
-        stays = rows.filter(~self._gone()).select(*self.keys, *self.values)
+        stays = rows.filter(~self._is_gone()).select(*self.keys, *self.values)
         moved = rows.filter(pl.col(TIMERS).list.first().ne_missing(pl.col(_AT)))
         after = replace(
             state,
             states=state.states.replace(rows, stays),
-            timers=_with_timers(state.timers, self._earliest(moved)),
+            timers=_with_timers(state.timers, self._find_earliest(moved)),
         )
         version = pl.lit(state.watermark, dtype=pl.Int64).alias(VERSION)
         until = pl.lit(FOREVER, dtype=pl.Int64).alias(UNTIL)
         return after, rows.select(*self.keys, *self.values, version, until)
 
-    def _newest(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _keep_newest(self, rows: pl.DataFrame) -> pl.DataFrame:
         states = rows.filter(pl.col(VERSION).is_not_null()).sort(VERSION)
         return states.unique(self.by, keep="last", maintain_order=True)
 
-    def _earliest(self, states: pl.DataFrame) -> pl.DataFrame:
+    def _find_earliest(self, states: pl.DataFrame) -> pl.DataFrame:
         """Return the keys that have timers, each with its earliest."""
         found = states.select(*self.by, pl.col(TIMERS).list.first().alias(_AT))
         return found.filter(pl.col(_AT).is_not_null())
@@ -222,7 +222,7 @@ class ProcessKernel:
         return Made(results=empty_results(self.node.schema, ordered=False), changed=pl.DataFrame())
 
     @staticmethod
-    def _gone() -> pl.Expr:
+    def _is_gone() -> pl.Expr:
         return ~pl.col(KNOWN) & (pl.col(TIMERS).list.len() == 0)
 
 

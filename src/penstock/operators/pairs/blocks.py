@@ -58,7 +58,7 @@ def compare(
         for i, j in ranges_in_blocks(ranges.low, ranges.high):
             pairs.add(found, left, right, *_sides(ranges, i, j))
         return
-    for i, j in _crossed(pairs, left, right, ranges):
+    for i, j in _cross(pairs, left, right, ranges):
         li, ri = _sides(ranges, i, j)
         for start in range(0, li.size, pairing.BLOCK):
             part = slice(start, start + pairing.BLOCK)
@@ -74,7 +74,7 @@ def _sides(ranges: Ranges, i: Places, j: Places) -> tuple[Places, Places]:
     return (asking, offered) if ranges.side == 0 else (offered, asking)
 
 
-def _crossed(
+def _cross(
     pairs: Pairs, left: pl.DataFrame, right: pl.DataFrame, ranges: Ranges
 ) -> Iterator[tuple[Places, Places]]:
     """Yield the pairs that lie in the ranges and for which the predicate is true."""
@@ -83,8 +83,8 @@ def _crossed(
     # As a choice: a filter with two inequalities over a cross join would become another join, which
     # Polars carries out several times as slowly.
     where = pl.when(pairs.where).then(True).otherwise(False)
-    asking = _compared(pairs, side, frames[side], ranges.asking, _ASKING)
-    offered = _compared(pairs, 1 - side, frames[1 - side], ranges.offered, _OFFERED)
+    asking = _take_compared(pairs, side, frames[side], ranges.asking, _ASKING)
+    offered = _take_compared(pairs, 1 - side, frames[1 - side], ranges.offered, _OFFERED)
     # Neighbours have ranges that overlap but for their ends; short chunks waste less on the ends.
     rows = min(ROWS, max(ranges.pairs // (4 * ranges.asking.size), 1))
     for start in range(0, ranges.asking.size, rows):
@@ -101,7 +101,7 @@ def _crossed(
             yield i, j
 
 
-def _compared(
+def _take_compared(
     pairs: Pairs, side: int, rows: pl.DataFrame, places: Places, index: str
 ) -> pl.DataFrame:
     columns = [pl.col(column).alias(name) for name, column in pairs.compared[side].items()]

@@ -128,13 +128,13 @@ class JoinKernel:
             for band in bands
         ]
 
-    def caught_up(
+    def catch_up(
         self, state: JoinState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> JoinState:
         """Return the state at a watermark from an older one and the deltas since then."""
         added = self.restore(deltas, watermark)
         sides = tuple(
-            _grown(kept, new, watermark - kept_us)
+            _grow(kept, new, watermark - kept_us)
             for kept, new, kept_us in zip(state.sides, added.sides, self.kept_us, strict=True)
         )
         return JoinState(sides=sides, watermark=watermark)
@@ -162,7 +162,7 @@ class JoinKernel:
         for side in self.outer:
             self._add_alone(found, side, fresh, state, watermark)
         sides = tuple(
-            _grown(kept, new, watermark - kept_us)
+            _grow(kept, new, watermark - kept_us)
             for kept, new, kept_us in zip(state.sides, fresh, self.kept_us, strict=True)
         )
         return Advanced(
@@ -222,13 +222,13 @@ class JoinKernel:
         partners = np.zeros(asked.height, dtype=np.int64)
         for band in others:
             for mine, theirs in near(asked, band, self.within):
-                passed = self._passing(side, asked.rows, band.rows, mine, theirs)
+                passed = self._find_passing(side, asked.rows, band.rows, mine, theirs)
                 partners += np.bincount(passed, minlength=asked.height)
         if self.node.apart:
             partners[self._partners_of_themselves(asked)] -= 1
         return asked.rows.filter(pl.Series(partners == 0))
 
-    def _passing(
+    def _find_passing(
         self, side: int, mine: pl.DataFrame, theirs: pl.DataFrame, i: Places, j: Places
     ) -> Places:
         """Return my places in the pairs for which the predicate is true; failures are no match."""
@@ -244,7 +244,7 @@ class JoinKernel:
         return self.pairs.passing(asked.rows, asked.rows, places, places, [])[0]
 
 
-def _grown(kept: Sequence[Band], fresh: Sequence[Band], after: int) -> tuple[Band, ...]:
+def _grow(kept: Sequence[Band], fresh: Sequence[Band], after: int) -> tuple[Band, ...]:
     """Return the rows that are needed on, those after a time, with the new ones."""
     bands = drop_until(kept, after)
     for band in drop_until(fresh, after):

@@ -111,7 +111,7 @@ class ProductKernel:
             self._compare(found, left, right, asking=1)
         frontier = watermark - self.within + 1
         sides = tuple(
-            _grown(kept, new, frontier) for kept, new in zip(state.sides, fresh, strict=True)
+            _grow(kept, new, frontier) for kept, new in zip(state.sides, fresh, strict=True)
         )
         return Advanced(
             state=ProductState(sides=sides, watermark=watermark),
@@ -137,7 +137,7 @@ class ProductKernel:
                 compare(self.pairs, found, left.rows, right.rows, ranges)
 
 
-def _grown(kept: Sequence[Run], fresh: Sequence[Run], frontier: int) -> tuple[Run, ...]:
+def _grow(kept: Sequence[Run], fresh: Sequence[Run], frontier: int) -> tuple[Run, ...]:
     """Return the rows at or after a time, with the new ones."""
     _, runs = take_below(kept, TIME, frontier)
     _, later = take_below(fresh, TIME, frontier)

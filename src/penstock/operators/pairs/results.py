@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from penstock.base.columns import ORDER, TIME
-from penstock.operators.kernel import HIDDEN, SIDE, UNTIL, Emit, empty_results, placed
+from penstock.operators.kernel import HIDDEN, SIDE, UNTIL, Emit, empty_results, place_results
 from penstock.operators.rowwise.blame import Refusal, refuse_failing
 from penstock.operators.rowwise.fallible import may_fail
 from penstock.operators.rowwise.stateless import CAREFUL
@@ -134,7 +134,7 @@ class Pairs:
     ) -> pl.DataFrame:
         """Return columns of the result for pairs; a frame of no columns has no height."""
         parts = [
-            _gathered(frame, names, places)
+            _gather(frame, names, places)
             for frame, names, places in ((left, sources[0], li), (right, sources[1], ri))
             if names
         ]
@@ -148,7 +148,7 @@ class Pairs:
         """Return the results of pairs that passed."""
         times = np.maximum(left[TIME].to_numpy()[li], right[TIME].to_numpy()[ri])
         columns = self._columns(self.results, left, right, li, ri)
-        return self._shaped(columns.hstack([pl.Series(TIME, times)]))
+        return self._shape(columns.hstack([pl.Series(TIME, times)]))
 
     def alone(
         self, rows: pl.DataFrame, side: int, at: pl.Expr, keys: dict[str, str]
@@ -168,14 +168,14 @@ class Pairs:
             for name, dtype in self.schema.items()
             if name not in sources
         ]
-        return self._shaped(known.with_columns(missing))
+        return self._shape(known.with_columns(missing))
 
-    def _shaped(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _shape(self, rows: pl.DataFrame) -> pl.DataFrame:
         hidden = [TIME] if not self.ordered else list(ORDER)
         odd = [pl.col(n).cast(t) for n, t in self.schema.items() if rows.schema[n] != t]
         if not odd and not self.ordered:  # nothing to compute, as most often
             return rows[[*self.schema, *hidden]]
-        whole = placed(rows.lazy().with_columns(odd), self.operator, self.ordered)
+        whole = place_results(rows.lazy().with_columns(odd), self.operator, self.ordered)
         return whole.select(*self.schema, *hidden).collect()
 
     def all_of(self, found: Found) -> pl.DataFrame:
@@ -190,7 +190,7 @@ def _where_may_fail(node: Pairing) -> bool:
     return may_fail(step)
 
 
-def _gathered(rows: pl.DataFrame, names: dict[str, str], places: Places) -> pl.DataFrame:
+def _gather(rows: pl.DataFrame, names: dict[str, str], places: Places) -> pl.DataFrame:
     """Return columns of some rows under other names; without a plan, since there are many calls."""
     found = rows[places, list(names.values())]
     found.columns = list(names)

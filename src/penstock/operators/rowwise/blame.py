@@ -173,7 +173,7 @@ def _modules_of(error: BaseException) -> list[tuple[str, int]]:
     return found
 
 
-def raised_in_engine(error: BaseException) -> bool:
+def is_raised_in_engine(error: BaseException) -> bool:
     """Return whether an error comes from a function of the engine's that nobody else called.
 
     Where it was caught does not count: what is called from there may be the user's, without a line

@@ -58,10 +58,10 @@ def _all_safe(node: Node, expressions: Iterable[pl.Expr]) -> bool:
         trees = [to_tree(expression) for expression in expressions]
     except pl.exceptions.PolarsError:  # a Python function has no JSON form
         return False
-    return all(_safe(tree, exact or "'Decimal'" in str(tree)) for tree in trees)
+    return all(_is_safe(tree, exact or "'Decimal'" in str(tree)) for tree in trees)
 
 
-def _safe(tree: Any, exact: bool) -> bool:
+def _is_safe(tree: Any, exact: bool) -> bool:
     """Return whether a tree is safe; with ``exact`` it may have decimals, which can overflow."""
     if not isinstance(tree, dict) or len(tree) != 1:
         return False
@@ -69,21 +69,23 @@ def _safe(tree: Any, exact: bool) -> bool:
     if kind in ("Column", "Literal"):
         return True
     if kind == "Alias":
-        return _safe(body[0], exact)
+        return _is_safe(body[0], exact)
     if kind == "Ternary":
-        return all(_safe(body[part], exact) for part in ("predicate", "truthy", "falsy"))
+        return all(_is_safe(body[part], exact) for part in ("predicate", "truthy", "falsy"))
     if kind == "Cast":
-        return body["options"] == "NonStrict" and _safe(body["expr"], exact)
+        return body["options"] == "NonStrict" and _is_safe(body["expr"], exact)
     if kind == "BinaryExpr":
         known = _LOGIC if exact else _LOGIC | _ARITHMETIC
-        return body["op"] in known and _safe(body["left"], exact) and _safe(body["right"], exact)
+        return (
+            body["op"] in known and _is_safe(body["left"], exact) and _is_safe(body["right"], exact)
+        )
     if kind == "Function":
-        safe = _safe_function(body["function"], exact)
-        return safe and all(_safe(e, exact) for e in body["input"])
+        safe = _is_safe_function(body["function"], exact)
+        return safe and all(_is_safe(e, exact) for e in body["input"])
     return False
 
 
-def _safe_function(function: Any, exact: bool) -> bool:
+def _is_safe_function(function: Any, exact: bool) -> bool:
     if isinstance(function, str):
         return function in _SAFE_FUNCTIONS
     ((group, name),) = function.items()

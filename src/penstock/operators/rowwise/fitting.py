@@ -87,7 +87,7 @@ def to_column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series
     >>> to_column("x", [[1], None, []], pl.List(pl.Int64())).to_list()
     [[1], None, []]
     """
-    if not _nested(dtype) or not _arrow_knows(dtype):
+    if not _is_nested(dtype) or not _arrow_knows(dtype):
         return pl.Series(name, values, dtype=dtype)
     # Polars makes a column of each list first, which takes ten times as long.
     arrow = pl.Series(dtype=dtype).to_arrow().type
@@ -96,13 +96,13 @@ def to_column(name: str, values: Sequence[Any], dtype: pl.DataType) -> pl.Series
 
 def to_values(column: pl.Series) -> list[Any]:
     """Return a column as Python values."""
-    if _nested(column.dtype) and _arrow_knows(column.dtype):
+    if _is_nested(column.dtype) and _arrow_knows(column.dtype):
         values: list[Any] = column.to_arrow().to_pylist()
         return values
     return column.to_list()
 
 
-def _nested(dtype: pl.DataType) -> bool:
+def _is_nested(dtype: pl.DataType) -> bool:
     return isinstance(dtype, pl.List | pl.Struct)
 
 

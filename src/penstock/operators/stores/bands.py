@@ -155,7 +155,7 @@ class Band:
         asked, low, high = asked[some], low[some], high[some]
         mixed = self.groups[low] != self.groups[high - 1]
         keys = list(self.keys)
-        same = _same(others.rows[asked, keys], self.rows[low, keys])
+        same = _is_same(others.rows[asked, keys], self.rows[low, keys])
         sure = ~mixed & same
         yield from self._pairs(others, asked[sure], low[sure], high[sure], within, check=False)
         if mixed.any():
@@ -179,7 +179,7 @@ class Band:
         asked, low, high = asked[some], low[some], high[some]
         mixed = (self.groups[low] != self.groups[high - 1]) | (self.shift > 0)
         keys = list(self.keys)
-        sure = ~mixed & _same(others.rows[asked, keys], self.rows[low, keys])
+        sure = ~mixed & _is_same(others.rows[asked, keys], self.rows[low, keys])
         first = np.maximum(low, high - wanted[asked])
         for i, mine in ranges_in_blocks(first[sure], high[sure]):
             yield asked[sure][i], mine
@@ -232,7 +232,7 @@ class Band:
                 theirs, mine = theirs[close], mine[close]
             if check:
                 keys = list(self.keys)
-                same = _same(others.rows[theirs, keys], self.rows[mine, keys])
+                same = _is_same(others.rows[theirs, keys], self.rows[mine, keys])
                 theirs, mine = theirs[same], mine[same]
             yield theirs, mine
 
@@ -255,7 +255,7 @@ def _groups(keys: pl.DataFrame) -> Places:
     return keys.select(changed.cast(pl.Int64).cum_sum()).to_series().to_numpy()
 
 
-def _same(ours: pl.DataFrame, theirs: pl.DataFrame) -> npt.NDArray[np.bool_]:
+def _is_same(ours: pl.DataFrame, theirs: pl.DataFrame) -> npt.NDArray[np.bool_]:
     """Return whether keys are equal; one that is null equals none."""
     same = np.ones(ours.height, dtype=np.bool_)
     for mine, other in zip(ours, theirs, strict=True):

@@ -128,7 +128,7 @@ class KeyRun:
         while rows.size:
             rows, at, end = self._seek(hashes, rows, at, end)
             places = self.places[at]
-            same = self._same(keys, rows, places)
+            same = self._is_same(keys, rows, places)
             codes[rows[same]] = self.start + places[same].astype(np.int64)
             rows, at, end = rows[~same], at[~same] + 1, end[~same]
         return codes
@@ -150,7 +150,7 @@ class KeyRun:
         joined = [np.concatenate(part) for part in zip(*found, strict=True)]
         return joined[0], joined[1], joined[2]
 
-    def _same(
+    def _is_same(
         self, keys: pl.DataFrame, rows: Numbers, places: npt.NDArray[np.uint32]
     ) -> npt.NDArray[np.bool_]:
         """Return whether the keys at some rows are those at some places; nulls are equal."""

@@ -110,9 +110,9 @@ class KeyedRows:
         hidden = sum(int(b.lengths(numbers).sum()) for b, numbers in self._places(different))
         live = self.live - hidden + rows.height
         fresh = _Block.of(different, rows, self._keys(rows))
-        grown = replace(self, blocks=_joined([*self.blocks, fresh]), live=live)
+        grown = replace(self, blocks=_join_blocks([*self.blocks, fresh]), live=live)
         stored = sum(block.rows.height for block in grown.blocks)
-        return grown._packed() if stored > 2 * live + _FEW else grown
+        return grown._pack() if stored > 2 * live + _FEW else grown
 
     @property
     def pieces(self) -> Iterator[Piece]:
@@ -122,10 +122,10 @@ class KeyedRows:
 
     def everything(self) -> pl.DataFrame:
         """Return all rows; a copy."""
-        blocks = self._packed().blocks
+        blocks = self._pack().blocks
         return pl.concat([pl.DataFrame(schema=self.schema), *[block.rows for block in blocks]])
 
-    def _packed(self) -> KeyedRows:
+    def _pack(self) -> KeyedRows:
         """Return the same rows in one block."""
         if not self.blocks:
             return self
@@ -157,7 +157,7 @@ class KeyedRows:
         return found
 
 
-def _joined(blocks: list[_Block]) -> tuple[_Block, ...]:
+def _join_blocks(blocks: list[_Block]) -> tuple[_Block, ...]:
     """Join the newest blocks until each is much larger than the next."""
     while len(blocks) > 1 and blocks[-2].size <= _TIMES * blocks[-1].size:
         newest = blocks.pop()

@@ -125,7 +125,7 @@ class KeyTable:
             first = last
         return pl.concat(found, rechunk=True).select(pl.all().gather(order.arg_sort()))
 
-    def overgrown(self, dropped: int) -> bool:
+    def is_overgrown(self, dropped: int) -> bool:
         """Return whether pruning costs little for a key: the table has doubled since the last time.
 
         Args:

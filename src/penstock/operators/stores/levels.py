@@ -46,7 +46,7 @@ class Nodes:
 
     def closed(self, levels: Levels, before: int, now: int) -> pl.DataFrame | None:
         """Return the merged rows of the windows that close between two watermarks."""
-        windows = self._closing(levels[0], before, now)
+        windows = self._find_closing(levels[0], before, now)
         if not windows:
             return None
         members = [
@@ -63,7 +63,7 @@ class Nodes:
                 found.append(rows.join(wanted, on=PANE).drop(PANE))
         return self.merge(pl.concat(found), WINDOW)
 
-    def _closing(self, chunks: tuple[Chunk, ...], before: int, now: int) -> list[int]:
+    def _find_closing(self, chunks: tuple[Chunk, ...], before: int, now: int) -> list[int]:
         """Return the windows with rows that close, by a look at all windows or all panes."""
         panes = self.panes
         first, last = panes.last_closed(before) + 1, panes.last_closed(now)

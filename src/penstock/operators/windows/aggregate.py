@@ -131,7 +131,7 @@ class AggregateKernel:
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> PaneState:
         """Return the state at a watermark from the deltas of the past."""
-        needed = [rows for delta in deltas if (rows := _needed(delta, watermark)).height]
+        needed = [rows for delta in deltas if (rows := _keep_needed(delta, watermark)).height]
         sealed, raw = self._split(needed, watermark)
         keys = KeyTable.empty({key: self.node.schema[key] for key in self.by})
         below = None
@@ -146,7 +146,7 @@ class AggregateKernel:
             portion=max(_PORTION, sum(frame.height for frame in raw) // _PORTIONS),
         )
 
-    def caught_up(
+    def catch_up(
         self, state: PaneState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> PaneState:
         """Return the state at a watermark from an older one and the deltas since then."""
@@ -161,17 +161,19 @@ class AggregateKernel:
         rows = [*state.raw, *[state.keys.decode(frame) for frame in coded]]
         return [self._with_until(frame) for frame in rows if frame.height]
 
-    def _worked_off(self, state: PaneState, watermark: int) -> PaneState:
+    def _work_off(self, state: PaneState, watermark: int) -> PaneState:
         """Return the state with fewer raw rows, or with none if the watermark needs them.
 
         A large restore would otherwise take as long as several epochs; so it takes a part of each.
         """
         frontier = self.panes.sealed_before(watermark)
         due = any((frame[PANE] < frontier).any() for frame in state.raw)
-        taken, rest = _taken(state.raw, None if due else state.portion)
+        taken, rest = _take_rows(state.raw, None if due else state.portion)
         keys, coded = state.keys.encode(pl.concat(taken))
-        new = self._merged([coded])  # also one segment has several partials of a group
-        return replace(state, keys=keys, open=add_run(state.open, new, self._merged), raw=rest)
+        new = self._merge_frames([coded])  # also one segment has several partials of a group
+        return replace(
+            state, keys=keys, open=add_run(state.open, new, self._merge_frames), raw=rest
+        )
 
     def delta(self, arrived: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """Return the partials of an epoch with the watermark at which nobody needs them."""
@@ -183,12 +185,12 @@ class AggregateKernel:
     ) -> Advanced:
         """Take the partials of an epoch and close the windows that the watermark reached."""
         watermark = max(watermark, state.watermark)
-        state = self._worked_off(state, watermark) if state.raw else state
+        state = self._work_off(state, watermark) if state.raw else state
         keys, fresh = state.keys, []
         for frame in [frame for frame in arrived if frame.height]:
             keys, coded = keys.encode(frame)
             fresh.append(coded)
-        sealed, waiting = self._sealed(state.open, fresh, watermark)
+        sealed, waiting = self._split_sealed(state.open, fresh, watermark)
         levels: Levels = ()
         if self.panes.per_window == 1:  # a window is a pane, and a sealed pane is a closed window
             closed = None if sealed is None else sealed.rename({PANE: WINDOW})
@@ -223,15 +225,15 @@ class AggregateKernel:
     def _with_until(self, rows: pl.DataFrame) -> pl.DataFrame:
         return rows.with_columns(self.panes.until(pl.col(PANE)).alias(UNTIL))
 
-    def _sealed(
+    def _split_sealed(
         self, runs: Sequence[Run], fresh: Sequence[pl.DataFrame], watermark: int
     ) -> tuple[pl.DataFrame | None, tuple[Run, ...]]:
         """Return the rows of sealed panes, merged, and those that wait."""
         sealed, waiting = take_below(runs, PANE, self.panes.sealed_before(watermark))
         below, above = self._split(fresh, watermark)
         if above:
-            new = Run.of(above[0], PANE) if len(above) == 1 else self._merged(above)
-            waiting = add_run(waiting, new, self._merged)
+            new = Run.of(above[0], PANE) if len(above) == 1 else self._merge_frames(above)
+            waiting = add_run(waiting, new, self._merge_frames)
         sealed += below
         if not sealed:
             return None, waiting
@@ -253,7 +255,7 @@ class AggregateKernel:
                 above.append(frame if low >= frontier else frame.filter(pl.col(PANE) >= frontier))
         return below, above
 
-    def _merged(self, frames: Sequence[pl.DataFrame]) -> Run:
+    def _merge_frames(self, frames: Sequence[pl.DataFrame]) -> Run:
         return Run.of(self.merge(pl.concat(frames, rechunk=True)), PANE)
 
     def _finish(
@@ -262,7 +264,9 @@ class AggregateKernel:
         """Return result rows, and the groups for which an expression failed."""
         found = keys.decode(rows)
         if self.span is not None:
-            found = self.span.written(found, self.panes.window_start(pl.col(WINDOW)), self.by)
+            found = self.span.select_written(
+                found, self.panes.window_start(pl.col(WINDOW)), self.by
+            )
         try:
             return self._results(found), ()
         except FAILURES:  # the search below finds the groups to blame
@@ -313,11 +317,11 @@ class AggregateKernel:
         return empty_results(self.node.schema, self.ordered)
 
 
-def _needed(delta: pl.DataFrame, watermark: int) -> pl.DataFrame:
+def _keep_needed(delta: pl.DataFrame, watermark: int) -> pl.DataFrame:
     return delta.filter(pl.col(UNTIL) > watermark).drop(UNTIL)
 
 
-def _taken(
+def _take_rows(
     frames: Sequence[pl.DataFrame], rows: int | None
 ) -> tuple[list[pl.DataFrame], tuple[pl.DataFrame, ...]]:
     """Return so many rows of some frames, or all of them, and the rest; no frame is empty."""
@@ -349,7 +353,7 @@ def _kept_columns(node: Aggregate) -> set[str]:
 
 def _prune_keys(state: PaneState) -> PaneState:
     """Forget the keys that no row has any more, once that is worth its cost."""
-    if not state.keys.overgrown(state.dropped):
+    if not state.keys.is_overgrown(state.dropped):
         return state
     chunks = [chunk for level in state.levels for chunk in level]
     frames = [*[run.rows for run in state.open], *[chunk.rows for chunk in chunks]]

@@ -24,7 +24,7 @@ _MOST_US = 1 << 62
 """Watermarks before the first row and after the last; Polars has no times far beyond."""
 
 
-def reached(readings: pl.Series, zone: str) -> pl.Series:
+def find_reached(readings: pl.Series, zone: str) -> pl.Series:
     """Return the first instants at which a clock shows some readings or later ones.
 
     Args:
@@ -32,7 +32,8 @@ def reached(readings: pl.Series, zone: str) -> pl.Series:
         zone: The zone of the clock.
 
     >>> midnight = pl.Series(["2018-11-04 00:00"]).str.to_datetime(time_unit="us").to_physical()
-    >>> reached(midnight, "America/Sao_Paulo").cast(pl.Datetime("us")).to_list()  # it showed 1:00
+    >>> found = find_reached(midnight, "America/Sao_Paulo")  # it showed 1:00
+    >>> found.cast(pl.Datetime("us")).to_list()
     [datetime.datetime(2018, 11, 4, 3, 0)]
     """
     shown = readings.cast(pl.Datetime("us"))
@@ -50,15 +51,15 @@ def _after_skip(readings: pl.Series, zone: str) -> pl.Series:
     before, after = second - _FAR_SECONDS, second + _FAR_SECONDS
     for _ in range((2 * _FAR_SECONDS).bit_length()):
         middle = (before + after) // 2
-        reaches = shown_at(middle * _SECOND, zone) >= readings
+        reaches = show_at(middle * _SECOND, zone) >= readings
         before, after = before.zip_with(reaches, middle), middle.zip_with(reaches, after)
     return after * _SECOND
 
 
-def shown_at(instants: pl.Series, zone: str) -> pl.Series:
+def show_at(instants: pl.Series, zone: str) -> pl.Series:
     """Return what a clock shows at some instants, all in microseconds.
 
-    >>> shown_at(pl.Series([0]), "Asia/Tokyo").to_list()
+    >>> show_at(pl.Series([0]), "Asia/Tokyo").to_list()
     [32400000000]
     """
     utc = instants.cast(pl.Datetime("us", "UTC"))
@@ -67,7 +68,7 @@ def shown_at(instants: pl.Series, zone: str) -> pl.Series:
 
 def pane_starts(panes: pl.Series, width_us: int, offset_us: int, zone: str) -> pl.Series:
     """Return the instants at which some panes begin, each ``width_us`` wide by the clock."""
-    return reached(panes * width_us + offset_us, zone)
+    return find_reached(panes * width_us + offset_us, zone)
 
 
 def panes_at(instants: pl.Series, width_us: int, offset_us: int, zone: str) -> pl.Series:

@@ -91,7 +91,7 @@ class CountKernel:
         rows = [d.filter(pl.col(UNTIL) > watermark).select(none.columns) for d in deltas]
         found = pl.concat([pl.DataFrame(schema=self._schema()), *rows])
         waiting = found.filter(pl.col(NUMBER).is_null())
-        numbered = self._needed(found.filter(pl.col(NUMBER).is_not_null())).sort(NUMBER)
+        numbered = self._keep_needed(found.filter(pl.col(NUMBER).is_not_null())).sort(NUMBER)
         groups = self._groups(by_key(numbered, self.by)).with_columns(pl.col(NEEDED).alias(FROM))
         return CountState(
             waiting=waiting_of(waiting),
@@ -114,7 +114,7 @@ class CountKernel:
         if not final:
             after = CountState(waiting=waiting, rows=state.rows)
             return Advanced(state=after, results=self.values.no_results())
-        fresh = self._numbered(state.rows.newest, pl.concat(final).sort(self.order))
+        fresh = self._number(state.rows.newest, pl.concat(final).sort(self.order))
         groups = self._groups(fresh)
         results, refusals = self._results(self._with_earlier(state.rows, groups, fresh))
         needed = fresh.join(groups.select(KEY, NEEDED), on=KEY, maintain_order="left")
@@ -133,7 +133,7 @@ class CountKernel:
         """Return one delta, without rows that, as far as it shows, are in no window to come."""
         rows = pl.concat([d.filter(pl.col(UNTIL) > watermark) for d in deltas])
         waits = pl.col(NUMBER).is_null()
-        return pl.concat([rows.filter(waits), self._needed(rows.filter(~waits))])
+        return pl.concat([rows.filter(waits), self._keep_needed(rows.filter(~waits))])
 
     def _schema(self) -> Mapping[str, pl.DataType]:
         """Return the columns of state rows."""
@@ -144,7 +144,7 @@ class CountKernel:
         number = pl.lit(None, dtype=pl.Int64).alias(NUMBER)
         return [frame.with_columns(number) for frame in arrived if frame.height]
 
-    def _numbered(self, newest: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
+    def _number(self, newest: KeyedRows, rows: pl.DataFrame) -> pl.DataFrame:
         """Return rows, which are in stream order, group by group with their numbers."""
         place, number = pl.col(_PLACE), pl.col(NUMBER)
         before = pl.when(key_changes()).then(number.fill_null(0) - place).forward_fill()
@@ -179,7 +179,7 @@ class CountKernel:
         start = ((newest - self.size + 1).floordiv(self.every) + 1) * self.every
         return pl.min_horizontal(newest, start).clip(0)
 
-    def _needed(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _keep_needed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Return the rows that are in windows to come, and each group's newest row."""
         newest = pl.col(NUMBER).max()
         first = self._first_needed(newest.over(self.by) if self.by else newest)
@@ -204,13 +204,13 @@ class CountKernel:
     def _results(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refusal, ...]]:
         """Return the results of the windows whose last row is new."""
         results, refusals = [self.values.no_results()], list[Refusal]()
-        for windows in self._closed(rows):
+        for windows in self._close(rows):
             found, refused = self.values.finish(windows)
             results.append(found)
             refusals += refused
         return pl.concat(results), tuple(refusals)
 
-    def _closed(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+    def _close(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         """Yield what `WindowValues.finish` needs of the windows whose last row is new."""
         past = pl.col(NUMBER) - (self.size - 1)
         ends = rows.filter(pl.col(_NEW) & (past >= 0) & (past % self.every == 0))
@@ -224,7 +224,7 @@ class CountKernel:
             pl.int_range(pl.len(), dtype=pl.Int64).alias(WINDOW),
         )
         if self.values.parts is None:
-            yield from self._laid_out(rows, windows, starts)
+            yield from self._lay_out(rows, windows, starts)
             return
         if self.sliding:
             blocks = Blocks.of(starts, ends[KEY].cast(pl.Int64).to_numpy(), self.size)
@@ -233,12 +233,12 @@ class CountKernel:
         if self.others:
             parts = [
                 laid.group_by(WINDOW, maintain_order=True).agg(self.others).drop(WINDOW)
-                for laid in self._laid_out(rows, windows, starts)
+                for laid in self._lay_out(rows, windows, starts)
             ]
             windows = windows.hstack(pl.concat(parts))
         yield windows
 
-    def _laid_out(
+    def _lay_out(
         self, rows: pl.DataFrame, windows: pl.DataFrame, starts: Places
     ) -> Iterator[pl.DataFrame]:
         """Yield all rows of each window, some windows at a time."""

@@ -62,21 +62,21 @@ def _count(name: str, call: Call) -> Parts:
     return one_column(name, values_of(call).count().cast(pl.Int64), pl.Expr.sum)
 
 
-def _summable(call: Call) -> pl.Expr:
+def _make_summable(call: Call) -> pl.Expr:
     """Return values whose sum is exact in 64 bits, or floats."""
     whole = call.dtype is not None and (call.dtype.is_integer() or call.dtype == pl.Boolean)
     return values_of(call).cast(pl.Int64 if whole else pl.Float64)
 
 
 def _sum(name: str, call: Call) -> Parts:
-    return one_column(name, _summable(call).sum(), pl.Expr.sum)
+    return one_column(name, _make_summable(call).sum(), pl.Expr.sum)
 
 
 def _mean(name: str, call: Call) -> Parts:
     total, count = f"{name}_sum", f"{name}_n"
     return Parts(
         partial=(
-            _summable(call).sum().alias(total),
+            _make_summable(call).sum().alias(total),
             values_of(call).count().cast(pl.Int64).alias(count),
         ),
         merge=(pl.col(total).sum(), pl.col(count).sum()),
@@ -186,12 +186,12 @@ def _approx_quantile(name: str, call: Call) -> Parts:
     counted = bins.value_counts(name="n").struct.rename_fields(["bin", "n"])
     return Parts(
         partial=(counted.cast(pl.Struct({"bin": pl.Int32, "n": pl.Int64})).alias(name),),
-        merge=(_added_up(pl.col(name)).alias(name),),
+        merge=(_add_up(pl.col(name)).alias(name),),
         finish=_bin_middle(_nearest_rank(pl.col(name), call.parameter)),
     )
 
 
-def _added_up(sketches: pl.Expr) -> pl.Expr:
+def _add_up(sketches: pl.Expr) -> pl.Expr:
     """Return one sketch of several: each bin once, so that it never has more than there are bins.
 
     Bin and count are sorted as one number, several times as fast as a sort of the one by the other.

@@ -78,15 +78,15 @@ class SessionKernel:
         if self.values.parts is None:
             return spans
         partials, after = partials_for(prepared, self.values.parts)
-        merged = self._merged(self._numbered(spans, points=True), partials)
+        merged = self._merge(self._number(spans, points=True), partials)
         names = partial_names(self.values.parts)
         return merged.with_columns(after).select(*self.none.schema, *names)
 
     def restore(self, deltas: Sequence[pl.DataFrame], watermark: int) -> SessionState:
         """Return the state at a watermark from the deltas of the past."""
-        return self.caught_up(SessionState(sessions=self.none), deltas, watermark)
+        return self.catch_up(SessionState(sessions=self.none), deltas, watermark)
 
-    def caught_up(
+    def catch_up(
         self, state: SessionState, deltas: Sequence[pl.DataFrame], watermark: int
     ) -> SessionState:
         """Return the state at a watermark from an older one and the deltas since then.
@@ -130,13 +130,13 @@ class SessionKernel:
         if not due:
             after = SessionState(sessions=sessions, fragments=fragments)
             return Advanced(state=after, results=self.values.no_results())
-        spans, placed = self._placed(sessions, pl.concat(due))
+        spans, placed = self._place(sessions, pl.concat(due))
         ended = pl.col(END) <= watermark
         sessions = sessions.replace(spans, spans.filter(~ended))
-        kept = self._going_on(placed.filter(~ended))
+        kept = self._keep_going_on(placed.filter(~ended))
         if kept.height:
             fragments = add_run(fragments, Run.of(kept, UNTIL), _by_until)
-        results, refusals = self.values.finish(self._closing(placed.filter(ended)))
+        results, refusals = self.values.finish(self._find_closing(placed.filter(ended)))
         return Advanced(
             state=SessionState(sessions=sessions, fragments=fragments),
             results=results,
@@ -155,14 +155,14 @@ class SessionKernel:
         merged = rows.group_by(*self.by, UNTIL).agg(*spans, *self.values.merges)
         return merged.select(rows.columns)
 
-    def joined(self, fragments: pl.DataFrame) -> pl.DataFrame:
+    def join(self, fragments: pl.DataFrame) -> pl.DataFrame:
         """Return one fragment a session; how many there are depends on who read which row."""
         if self.values.parts is None or fragments.is_empty():
             return fragments
         values = [pl.col(UNTIL).max(), *self.values.merges]
-        return self._merged(self._numbered(fragments), values).select(fragments.columns)
+        return self._merge(self._number(fragments), values).select(fragments.columns)
 
-    def _numbered(self, frame: pl.DataFrame, *, points: bool = False) -> pl.DataFrame:
+    def _number(self, frame: pl.DataFrame, *, points: bool = False) -> pl.DataFrame:
         """Return spans by key and time, each with the number of the session that they make.
 
         Args:
@@ -174,7 +174,7 @@ class SessionKernel:
         number = (key_changes() | apart).cum_sum().alias(WINDOW)
         return by_key(frame.sort(FIRST), self.by).with_columns(number).drop(KEY)
 
-    def _merged(self, numbered: pl.DataFrame, values: Sequence[pl.Expr]) -> pl.DataFrame:
+    def _merge(self, numbered: pl.DataFrame, values: Sequence[pl.Expr]) -> pl.DataFrame:
         """Return one row for each session of a numbered frame."""
         keys = [pl.col(name).first() for name in self.by]
         spans = [pl.col(FIRST).min(), pl.col(LAST).max()]
@@ -182,9 +182,9 @@ class SessionKernel:
 
     def _spans(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the sessions that spans of time make, by key."""
-        return self._merged(self._numbered(frame.select(list(self.none.schema))), [])
+        return self._merge(self._number(frame.select(list(self.none.schema))), [])
 
-    def _placed(self, sessions: KeyedRows, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _place(self, sessions: KeyedRows, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Return the open sessions of some fragments' keys, and the fragments with theirs."""
         span = [*self.by, FIRST, LAST]
         heads = sessions.find(due).select(*span, pl.lit(-1, dtype=pl.Int64).alias(_ROW))
@@ -201,7 +201,7 @@ class SessionKernel:
         mine = placed.filter(~head).sort(_ROW).select(WINDOW, START, END)
         return placed.filter(head), due.hstack(mine)
 
-    def _closing(self, ended: pl.DataFrame) -> pl.DataFrame:
+    def _find_closing(self, ended: pl.DataFrame) -> pl.DataFrame:
         """Return what is needed to write ended sessions; they end a gap after their last row."""
         ended = ended.with_columns(pl.col(END) - 1)
         if self.values.parts is None:
@@ -209,13 +209,13 @@ class SessionKernel:
         names = (*self.by, START, END)
         return ended.group_by(WINDOW).agg(*[pl.col(c).first() for c in names], *self.values.merges)
 
-    def _going_on(self, placed: pl.DataFrame) -> pl.DataFrame:
+    def _keep_going_on(self, placed: pl.DataFrame) -> pl.DataFrame:
         """Return fragments whose session goes on, as they wait from now on."""
         moved = placed.with_columns(pl.col(END).alias(UNTIL)).drop(START, END)
         if self.values.parts is None:
             return moved.drop(WINDOW)
         values = [pl.col(UNTIL).first(), *self.values.merges]
-        return self._merged(moved, values).select(moved.drop(WINDOW).columns)
+        return self._merge(moved, values).select(moved.drop(WINDOW).columns)
 
 
 def _by_until(frames: Sequence[pl.DataFrame]) -> Run:

@@ -137,7 +137,7 @@ def slide(
     return pl.DataFrame([c if c.len() == height else c.new_from_index(0, height) for c in columns])
 
 
-def _kept(call: Call, rows: pl.DataFrame) -> pl.Series:
+def _take_counted(call: Call, rows: pl.DataFrame) -> pl.Series:
     """Return the argument of each row; null where it does not count."""
     assert call.argument is not None
     kept = call.argument if call.keep is None else pl.when(call.keep).then(call.argument)
@@ -162,20 +162,20 @@ def _size(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.
 
 
 def _count(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
-    return [_number(name, _kept(call, rows).is_not_null(), blocks)]
+    return [_number(name, _take_counted(call, rows).is_not_null(), blocks)]
 
 
 def _sum(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
     dtype = call.dtype
     assert dtype is not None
     whole = dtype.is_integer() or dtype == pl.Boolean()
-    values = _kept(call, rows).cast(pl.Int64 if whole else pl.Float64)
+    values = _take_counted(call, rows).cast(pl.Int64 if whole else pl.Float64)
     return [pl.Series(name, blocks.total(blocks.matrix(values, 0)))]
 
 
 def _long_sum(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
     """The sum as it wraps, and that of the upper halves, as in `penstock.query.sums`."""
-    matrix = blocks.matrix(_kept(call, rows).to_physical(), 0)
+    matrix = blocks.matrix(_take_counted(call, rows).to_physical(), 0)
     high = blocks.total(matrix >> 32)
     return [pl.Series(f"{name}_low", blocks.total(matrix)), pl.Series(f"{name}_high", high)]
 
@@ -194,7 +194,7 @@ def _extreme(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[
     assert dtype is not None
     least = call.function == "min"
     pick = np.minimum if least else np.maximum
-    values = _kept(call, rows)
+    values = _take_counted(call, rows)
     numbers = values.to_physical()
     plain = numbers.dtype
     known = _number("known", values.is_not_null(), blocks) > 0
@@ -213,7 +213,7 @@ def _extreme(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[
 
 def _variance(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.Series]:
     """Count, mean and sum of squared distances of both parts, put together as in `functions`."""
-    values = _kept(call, rows).cast(pl.Float64)
+    values = _take_counted(call, rows).cast(pl.Float64)
     matrix = blocks.matrix(values, 0.0)
     known = blocks.matrix(values.is_not_null().cast(pl.Int64), 0)
     right = [blocks.right(part) for part in _moments(matrix, known)]
@@ -244,7 +244,7 @@ def _edge(name: str, call: Call, rows: pl.DataFrame, blocks: Blocks) -> list[pl.
     place = np.empty(blocks.height * blocks.size, dtype=np.int64)
     place[blocks.cells] = np.arange(blocks.rows.size)
     at = blocks.first if call.function == "first" else blocks.first + (blocks.size - 1)
-    return [_kept(call, rows).gather(place[at]).alias(name)]
+    return [_take_counted(call, rows).gather(place[at]).alias(name)]
 
 
 _SLIDES: dict[str, Callable[[str, Call, pl.DataFrame, Blocks], list[pl.Series]]] = {

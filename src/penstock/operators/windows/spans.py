@@ -27,11 +27,14 @@ class Span:
     before_us: int | None
     buckets: int
 
-    def written(self, rows: pl.DataFrame, start_us: pl.Expr, keys: Sequence[str]) -> pl.DataFrame:
+    def select_written(
+        self, rows: pl.DataFrame, start_us: pl.Expr, keys: Sequence[str]
+    ) -> pl.DataFrame:
         """Return the rows, of any windows, whose windows are written here.
 
         >>> rows = pl.DataFrame({"start": [0, 10, 20]})
-        >>> Span(since_us={0: 10}, before_us=20, buckets=4).written(rows, pl.col("start"), ())
+        >>> span = Span(since_us={0: 10}, before_us=20, buckets=4)
+        >>> span.select_written(rows, pl.col("start"), ())
         shape: (1, 1)
         ┌───────┐
         │ start │

@@ -16,7 +16,7 @@ import polars as pl
 from penstock.base.columns import ORDER, TIME
 from penstock.base.hashing import key_columns
 from penstock.base.times import NOT_STARTED
-from penstock.operators.kernel import UNTIL, Advanced, empty_results, placed
+from penstock.operators.kernel import UNTIL, Advanced, empty_results, place_results
 from penstock.operators.stores.chunks import PANE
 from penstock.operators.stores.levels import WINDOW, Levels, Nodes, level_pieces
 from penstock.operators.stores.pieces import Piece
@@ -72,7 +72,7 @@ class TopKernel:
         if rows.height <= self.node.k:
             return rows
         return (
-            self._sorted(self._candidates(rows, node))
+            self._sort(self._candidates(rows, node))
             .group_by([*self.by, node], maintain_order=True)
             .head(self.node.k)
             .select(rows.columns)
@@ -99,7 +99,7 @@ class TopKernel:
             .select(rows.columns)
         )
 
-    def _sorted(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _sort(self, rows: pl.DataFrame) -> pl.DataFrame:
         descending = [self.node.descending, *[False] * (len(self.order) - 1)]
         nulls_last = [True, *[False] * (len(self.order) - 1)]
         return rows.sort(self.order, descending=descending, nulls_last=nulls_last)
@@ -114,9 +114,7 @@ class TopKernel:
         levels = self.nodes.seal((), sealed[0] if sealed else None, NOT_STARTED, watermark)
         return TopState(open=runs, levels=levels, watermark=watermark)
 
-    def caught_up(
-        self, state: TopState, deltas: Sequence[pl.DataFrame], watermark: int
-    ) -> TopState:
+    def catch_up(self, state: TopState, deltas: Sequence[pl.DataFrame], watermark: int) -> TopState:
         """Return the state at a watermark from an older one and the deltas since then."""
         rows = [self.compact(deltas, watermark).drop(UNTIL)] if deltas else []
         caught: TopState = self.advance(state, rows, watermark).state
@@ -163,9 +161,9 @@ class TopKernel:
     def _results(self, closed: pl.DataFrame) -> pl.DataFrame:
         """Return the first rows of windows with their rank and times."""
         rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over([*self.by, WINDOW])
-        ranked = self._sorted(closed).lazy().with_columns(rank.alias(RANK), *self._times())
+        ranked = self._sort(closed).lazy().with_columns(rank.alias(RANK), *self._times())
         names = empty_results(self.node.schema, self.ordered).columns
-        return placed(ranked, self.operator, self.ordered).select(names).collect()
+        return place_results(ranked, self.operator, self.ordered).select(names).collect()
 
     def _times(self) -> list[pl.Expr]:
         if self.node.window is None:

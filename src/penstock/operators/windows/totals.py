@@ -13,14 +13,14 @@ from penstock.query.sums import Total, half_of, numbers, width
 
 def total_sum(name: str, call: Call) -> Parts:
     """Return the parts of a sum."""
-    return _parts(name, call, (), _total(name, call).sum(_told(call)))
+    return _parts(name, call, (), _total(name, call).sum(_tell(call)))
 
 
 def total_mean(name: str, call: Call) -> Parts:
     """Return the parts of an average."""
     count = pl.col(f"{name}_n")
     counted = values_of(call).count().cast(pl.Int64).alias(f"{name}_n")
-    mean = pl.when(count > 0).then(_total(name, call).mean(count, _told(call)))
+    mean = pl.when(count > 0).then(_total(name, call).mean(count, _tell(call)))
     return _parts(name, call, (counted,), mean)
 
 
@@ -53,5 +53,5 @@ def _total(name: str, call: Call) -> Total:
     )
 
 
-def _told(call: Call) -> str:
+def _tell(call: Call) -> str:
     return f"{call.text} does not fit {result_type(call)}"

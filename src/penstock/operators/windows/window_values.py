@@ -14,7 +14,7 @@ import polars as pl
 
 from penstock.base.columns import TIME
 from penstock.base.hashing import key_columns
-from penstock.operators.kernel import empty_results, placed
+from penstock.operators.kernel import empty_results, place_results
 from penstock.operators.rowwise.blame import FAILURES, Refusal, refuse_failing
 from penstock.operators.windows.combine import columns_for
 from penstock.operators.windows.functions import parts_of
@@ -103,7 +103,9 @@ class WindowValues:
             lazy = rows.lazy().with_columns(finishes).with_columns(values)
         timed = lazy.with_columns(*self._times(), pl.col(END).alias(TIME))
         return (
-            placed(timed, self.operator, self.ordered).select(self.no_results().columns).collect()
+            place_results(timed, self.operator, self.ordered)
+            .select(self.no_results().columns)
+            .collect()
         )
 
     def _times(self) -> list[pl.Expr]:

@@ -152,10 +152,10 @@ def _negate(t: Translator, node: exp.Expr) -> pl.Expr | None:
     ((value, dtype),) = t.values(node.this)
     if dtype is None or not dtype.is_integer():
         return -value
-    return t.strict(0 - _grow(value, wide(dtype)), _signed(dtype))
+    return t.strict(0 - _grow(value, wide(dtype)), _make_signed(dtype))
 
 
-def _signed(dtype: pl.DataType) -> pl.DataType:
+def _make_signed(dtype: pl.DataType) -> pl.DataType:
     grown: dict[pl.DataType, pl.DataType] = {
         pl.UInt8(): pl.Int16(),
         pl.UInt16(): pl.Int32(),

@@ -80,12 +80,12 @@ class _Cast:
                 "epoch_ms(x) for milliseconds"
             )
         if target == pl.String() and source.is_float():
-            return _written_float(value)
+            return _write_float(value)
         if isinstance(target, pl.Decimal):
             return self._to_decimal(value, source, target)
         if source == pl.Float64() and target == pl.Float32():
             fits = ~value.is_finite() | value.cast(target, strict=False).is_finite()
-            return self._fitting(value, fits, target)
+            return self._fit(value, fits, target)
         if source.is_numeric() and target.is_integer():
             mode = _EVEN if source.is_float() else _AWAY
             return self._to(value if source.is_integer() else value.round(0, mode=mode), target)
@@ -94,7 +94,7 @@ class _Cast:
     def _to(self, value: pl.Expr, target: pl.DataType) -> pl.Expr:
         return value.cast(target, strict=False) if self._trying else self._t.strict(value, target)
 
-    def _fitting(self, value: pl.Expr, fits: pl.Expr, target: pl.DataType) -> pl.Expr:
+    def _fit(self, value: pl.Expr, fits: pl.Expr, target: pl.DataType) -> pl.Expr:
         """Return a value in a type that holds it where ``fits`` is true."""
         found = pl.when(fits).then(value).cast(target, strict=False)
         if self._trying:
@@ -109,7 +109,7 @@ class _Cast:
         if source.is_float():
             rounded = value.round(target.scale, mode=_AWAY)
             fits = rounded.abs() < 10.0 ** (target.precision - target.scale)
-            return self._fitting(rounded, fits, target)
+            return self._fit(rounded, fits, target)
         if isinstance(source, pl.Decimal):
             shorter = source.scale > target.scale
             return self._to(value.round(target.scale, mode=_AWAY) if shorter else value, target)
@@ -157,7 +157,7 @@ def _of_time(value: pl.Expr, source: pl.Datetime, target: pl.DataType) -> pl.Exp
     return on_the_wall(value).cast(target) if source.time_zone else None
 
 
-def _written_float(number: pl.Expr) -> pl.Expr:
+def _write_float(number: pl.Expr) -> pl.Expr:
     """Return floats as texts: ``nan``, and exponents of two digits at least."""
     text = number.cast(pl.String, strict=False).str.replace("NaN", "nan", literal=True)
     return text.str.replace(r"e([+-])(\d)$", "e${1}0$2")

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 from sqlglot import exp
 
-from penstock.query.scalars.logic import alike
+from penstock.query.scalars.logic import make_alike
 from penstock.query.scalars.translate import Builder, Translator
 from penstock.query.scalars.zones import same_times
 
@@ -34,13 +34,13 @@ def _case(t: Translator, node: exp.Expr) -> pl.Expr | None:
 
 def _same(t: Translator, nodes: Sequence[exp.Expr], values: Sequence[pl.Expr]) -> list[pl.Expr]:
     """Return values of which one is chosen: times of one zone, decimals with room for all."""
-    return _roomy(t, same_times(nodes, [(value, t.dtype(value)) for value in values]))
+    return _make_room(t, same_times(nodes, [(value, t.dtype(value)) for value in values]))
 
 
 def _condition(t: Translator, subject: exp.Expr | None, wanted: exp.Expr) -> pl.Expr:
     if subject is None:
         return t.value(wanted)
-    left, right = alike(t, subject, wanted)
+    left, right = make_alike(t, subject, wanted)
     return left == right
 
 
@@ -51,7 +51,7 @@ def _choose(branches: Sequence[tuple[pl.Expr, pl.Expr]], default: pl.Expr) -> pl
     return value
 
 
-def _roomy(t: Translator, values: Sequence[pl.Expr]) -> list[pl.Expr]:
+def _make_room(t: Translator, values: Sequence[pl.Expr]) -> list[pl.Expr]:
     """Return values of one type; unsigned and signed integers of 64 bits meet in 128.
 
     Polars would put them into a signed type of 64 bits, which the largest do not fit.
@@ -89,7 +89,7 @@ def _coalesce(t: Translator, node: exp.Expr) -> pl.Expr | None:
 def _nullif(t: Translator, node: exp.Expr) -> pl.Expr | None:
     if len(node.expressions) != 2:
         return None
-    value, other = alike(t, *node.expressions)
+    value, other = make_alike(t, *node.expressions)
     same = (value == other).fill_null(False)
     return pl.when(~same).then(value)
 
@@ -98,7 +98,7 @@ def _extreme(sign: Callable[[Any, Any], Any]) -> Builder:
     """Return what picks the greatest or the least; nulls are passed over, NaN is the greatest."""
 
     def build(t: Translator, node: exp.Expr) -> pl.Expr | None:
-        found, *others = _roomy(t, alike(t, *node.expressions))
+        found, *others = _make_room(t, make_alike(t, *node.expressions))
         for other in others:
             better = sign(other, found) | found.is_null()
             found = pl.when(better.fill_null(False)).then(other).otherwise(found)

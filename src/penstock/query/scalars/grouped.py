@@ -75,12 +75,12 @@ def _call(t: Translator, node: exp.Expr, where: exp.Expr | None = None) -> pl.Ex
     return _MADE[name](values)
 
 
-def _filtered(t: Translator, node: exp.Expr) -> pl.Expr | None:
+def _filter(t: Translator, node: exp.Expr) -> pl.Expr | None:
     called = node.this
     if not isinstance(called, exp.Anonymous) or called.name.lower() not in _MADE:
         return None
     return _call(t, called, node.expression.this)
 
 
-NODES: dict[type[exp.Expr], Builder] = {exp.Filter: _filtered}
+NODES: dict[type[exp.Expr], Builder] = {exp.Filter: _filter}
 CALLS: dict[str, Builder] = dict.fromkeys(_MADE, _call)

@@ -11,7 +11,7 @@ from sqlglot import exp
 from penstock.query.scalars.translate import Builder, Translator
 
 
-def _joined(t: Translator, node: exp.Expr) -> pl.Expr | None:
+def _join(t: Translator, node: exp.Expr) -> pl.Expr | None:
     made = node.copy()
     parts = made.expressions or [made.this, made.expression]
     for part, (_, dtype) in zip(parts, t.values(*parts), strict=True):
@@ -22,5 +22,5 @@ def _joined(t: Translator, node: exp.Expr) -> pl.Expr | None:
     return t.as_polars_reads(made)
 
 
-NODES: dict[type[exp.Expr], Builder] = {exp.DPipe: _joined}
-CALLS: dict[str, Builder] = {"concat": _joined, "concat_ws": _joined}
+NODES: dict[type[exp.Expr], Builder] = {exp.DPipe: _join}
+CALLS: dict[str, Builder] = {"concat": _join, "concat_ws": _join}

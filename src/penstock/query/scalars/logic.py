@@ -41,14 +41,14 @@ def _not(t: Translator, node: exp.Expr) -> pl.Expr | None:
 
 def _comparison(sign: Callable[[Any, Any], Any]) -> Builder:
     def build(t: Translator, node: exp.Expr) -> pl.Expr | None:
-        left, right = alike(t, node.this, node.expression)
+        left, right = make_alike(t, node.this, node.expression)
         found: pl.Expr = sign(left, right)
         return found
 
     return build
 
 
-def alike(t: Translator, *nodes: exp.Expr) -> list[pl.Expr]:
+def make_alike(t: Translator, *nodes: exp.Expr) -> list[pl.Expr]:
     """Return the values of nodes that are compared; quoted texts get the type of the others."""
     found = t.values(*nodes)
     types = [
@@ -92,7 +92,7 @@ _SQL_TYPES: dict[type[pl.DataType], str] = {
 
 
 def _between(t: Translator, node: exp.Expr) -> pl.Expr | None:
-    value, low, high = alike(t, node.this, node.args["low"], node.args["high"])
+    value, low, high = make_alike(t, node.this, node.args["low"], node.args["high"])
     if node.args.get("symmetric"):
         return ((value >= low) & (value <= high)) | ((value >= high) & (value <= low))
     return (value >= low) & (value <= high)
@@ -108,7 +108,7 @@ def _in(t: Translator, node: exp.Expr) -> pl.Expr | None:
     )
     if many and not is_time(t.dtype(t.value(node.this))):
         return None  # a set is faster, and literals have no types that differ
-    value, *choices = alike(t, node.this, *node.expressions)
+    value, *choices = make_alike(t, node.this, *node.expressions)
     found = [value == choice for choice in choices]
     return pl.any_horizontal(found) if len(found) > 1 else found[0]
 
@@ -124,12 +124,12 @@ def _is(t: Translator, node: exp.Expr) -> pl.Expr | None:
 
 
 def _same(t: Translator, node: exp.Expr) -> pl.Expr | None:
-    left, right = alike(t, node.this, node.expression)
+    left, right = make_alike(t, node.this, node.expression)
     return left.eq_missing(right)
 
 
 def _other(t: Translator, node: exp.Expr) -> pl.Expr | None:
-    left, right = alike(t, node.this, node.expression)
+    left, right = make_alike(t, node.this, node.expression)
     return left.ne_missing(right)
 
 

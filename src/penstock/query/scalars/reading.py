@@ -78,7 +78,7 @@ def _spread_constants(node: exp.Expr, column: str) -> None:
     every = exp.column(exp.to_identifier(column, quoted=True))
     there = exp.or_(every.is_(exp.null()), exp.not_(every.is_(exp.null())))
     for call in list(node.find_all(exp.Anonymous)):
-        for argument in _aggregated(call):
+        for argument in _find_aggregated(call):
             if not any(argument.find_all(exp.Column, exp.Star)):
                 argument.replace(exp.Case().when(there.copy(), argument.copy()))
     for filtered in list(node.find_all(exp.Filter)):
@@ -87,7 +87,7 @@ def _spread_constants(node: exp.Expr, column: str) -> None:
             condition.replace(exp.Case().when(there.copy(), condition.copy()))
 
 
-def _aggregated(call: exp.Anonymous) -> list[exp.Expr]:
+def _find_aggregated(call: exp.Anonymous) -> list[exp.Expr]:
     """Return the arguments of an aggregate that are to stand in every row."""
     name = call.name.lower()
     if name not in AGGREGATE_NAMES or not call.expressions:

@@ -73,19 +73,19 @@ def _substring(t: Translator, node: exp.Expr) -> pl.Expr | None:
 
 def _trim(t: Translator, node: exp.Expr) -> pl.Expr | None:
     side = str(node.args.get("position") or "BOTH").upper()
-    return _stripped(t, side, node.this, node.expression)
+    return _strip(t, side, node.this, node.expression)
 
 
 def _trim_call(side: str) -> Builder:
     def build(t: Translator, node: exp.Expr) -> pl.Expr | None:
         text, characters = [*node.expressions, None][:2]
         assert text is not None
-        return _stripped(t, side, text, characters)
+        return _strip(t, side, text, characters)
 
     return build
 
 
-def _stripped(t: Translator, side: str, text: exp.Expr, characters: exp.Expr | None) -> pl.Expr:
+def _strip(t: Translator, side: str, text: exp.Expr, characters: exp.Expr | None) -> pl.Expr:
     """Return a text without some characters at its ends: spaces unless told."""
     value = t.value(text)
     strip: Callable[[str | pl.Expr], pl.Expr] = getattr(value.str, _STRIPS[side])

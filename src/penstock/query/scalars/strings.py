@@ -21,7 +21,7 @@ def _like(t: Translator, node: exp.Expr) -> pl.Expr | None:
     return _matches(t, node, "\\")
 
 
-def _escaped(t: Translator, node: exp.Expr) -> pl.Expr | None:
+def _escape(t: Translator, node: exp.Expr) -> pl.Expr | None:
     mark = node.expression.name if isinstance(node.expression, exp.Literal) else None
     if mark is None or len(mark) > 1:
         raise ValueError(f"ESCAPE takes one character or none; found {node.expression.sql()}")
@@ -123,7 +123,7 @@ def _initcap(t: Translator, node: exp.Expr) -> pl.Expr | None:
 NODES: dict[type[exp.Expr], Builder] = {
     exp.Like: _like,
     exp.ILike: _like,
-    exp.Escape: _escaped,
+    exp.Escape: _escape,
     exp.StrPosition: _position,
 }
 CALLS: dict[str, Builder] = {"initcap": _initcap, "instr": _position, "strpos": _position}

@@ -59,10 +59,10 @@ def in_one_zone(found: Sequence[Typed]) -> list[pl.Expr]:
     zones = [t.time_zone for _, t in found if isinstance(t, pl.Datetime) and t.time_zone]
     if not zones:
         return [value for value, _ in found]
-    return [_moved(value, dtype, zones[0]) for value, dtype in found]
+    return [_move(value, dtype, zones[0]) for value, dtype in found]
 
 
-def _moved(value: pl.Expr, dtype: pl.DataType | None, zone: str) -> pl.Expr:
+def _move(value: pl.Expr, dtype: pl.DataType | None, zone: str) -> pl.Expr:
     if isinstance(dtype, pl.Datetime) and dtype.time_zone:
         return value if dtype.time_zone == zone else value.dt.convert_time_zone(zone)
     if dtype == pl.Date():

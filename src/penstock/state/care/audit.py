@@ -78,7 +78,7 @@ class _Auditor:
 
     def _epoch(self, manifest: Manifest) -> EpochAudit:
         counts = self._counts(manifest)
-        state, there = self._published(manifest)
+        state, there = self._find_published(manifest)
         files = None if manifest.final else self._files(manifest)
         handed_out = None if files is None else self._rows_handed_out(manifest, files)
         if counts:
@@ -111,7 +111,7 @@ class _Auditor:
         also lists files in folders below, which only a source with partitions reads.
         """
         before = self.found.manifests.get(manifest.epoch - 1, Manifest(epoch=-1))
-        then, now = _unread(before), _unread(manifest)
+        then, now = _list_unread(before), _list_unread(manifest)
         given = f"{self.found.spark.parent / 'rows'}/"
         new = [path for path in files if not str(place_of(path)).startswith(given)]
         seen = sum(manifest.files_seen.values()) - sum(before.files_seen.values())
@@ -176,7 +176,7 @@ class _Auditor:
     def _where(self, kind: LastingKind, manifest: Manifest, target: str) -> Place:
         return kind.where(self._here(target), manifest.output(target).first + manifest.epoch)
 
-    def _published(self, manifest: Manifest) -> tuple[str, int]:
+    def _find_published(self, manifest: Manifest) -> tuple[str, int]:
         """Return the state of an epoch's lasting outputs, and how many of their rows are there."""
         states, there = set(), 0
         for target in sorted({staged.target for staged in manifest.staged}):
@@ -196,7 +196,7 @@ class _Auditor:
         if place is None:
             return ("waiting" if self._waits(manifest, files) else "missing"), 0
         expected, rows = sum(f.rows for f in files), self._rows_in(kind, place)
-        if rows != expected and not self._given_up(place):
+        if rows != expected and not self._is_given_up(place):
             text = f"{expected} rows were written and {rows} are there"
             self._part("output", self.found.relative(place), text, manifest.epoch)
         return "published", rows
@@ -216,7 +216,7 @@ class _Auditor:
         newest = manifest.epoch == self.found.newest
         return newest and all(place_of(file.path).exists() for file in files)
 
-    def _given_up(self, folder: Place) -> bool:
+    def _is_given_up(self, folder: Place) -> bool:
         path = f"{self.found.relative(folder)}/"
         return any(accepted.startswith(path) for accepted in self.found.accepted)
 
@@ -254,7 +254,7 @@ class _Auditor:
         rows = sum(self._rows_in(kind, place) for place in there.values())
         gone = output.epochs - int(waiting) - len(there)
         lost = output.rows - rows_waiting - rows
-        given_up = any(self._given_up(place) for place in there.values())
+        given_up = any(self._is_given_up(place) for place in there.values())
         where = self.found.relative(target)
         if gone > 0 and lost >= 0:
             text = f"{gone} of {output.epochs} epochs with {lost} rows are not there any more"
@@ -275,7 +275,7 @@ class _Auditor:
         )
 
 
-def _unread(manifest: Manifest) -> set[str]:
+def _list_unread(manifest: Manifest) -> set[str]:
     return {file.path for file in (*manifest.waiting_files, *manifest.refused_files)}
 
 

@@ -58,7 +58,7 @@ class _Planner:
         impossible: list[str] = []
         back_to = self.seen.newest
         if self.findings:
-            replaced = (self._replaced() if self._only_segments_are_bad else None) or {}
+            replaced = (self._replace_damaged() if self._only_segments_are_bad else None) or {}
             if replaced:
                 steps += self._rewrite(replaced)
             else:
@@ -84,7 +84,9 @@ class _Planner:
     def _only_segments_are_bad(self) -> bool:
         """Whether the newest epoch would be whole but for some of its segments."""
         last = self.seen.last
-        return last is not None and bool(self._bad_segments(last)) and self._whole_but_state(last)
+        return (
+            last is not None and bool(self._bad_segments(last)) and self._is_whole_but_state(last)
+        )
 
     def _bad_segments(self, manifest: Manifest) -> list[tuple[str, str]]:
         return [pair for pair in manifest.segment_names() if self._segment(*pair) in self.bad]
@@ -92,29 +94,29 @@ class _Planner:
     def _segment(self, operator: str, name: str) -> str:
         return self.seen.relative(self.seen.root / "state" / state_folder(operator) / name)
 
-    def _whole(self, epoch: int) -> bool:
+    def _is_whole(self, epoch: int) -> bool:
         manifest = self.seen.manifests.get(epoch)
         if manifest is None:
             return False
-        return not self._bad_segments(manifest) and self._whole_but_state(manifest)
+        return not self._bad_segments(manifest) and self._is_whole_but_state(manifest)
 
-    def _whole_but_state(self, manifest: Manifest) -> bool:
+    def _is_whole_but_state(self, manifest: Manifest) -> bool:
         epoch = manifest.epoch
         if self.seen.relative(self.seen.log.place(epoch)) in self.bad:
             return False
         newest = epoch == self.seen.newest
-        if newest and any(item.epoch == epoch and self._lost(item) for item in self.findings):
+        if newest and any(item.epoch == epoch and self._is_lost(item) for item in self.findings):
             return False
         return self.log.supports(manifest)
 
-    def _lost(self, item: Finding) -> bool:
+    def _is_lost(self, item: Finding) -> bool:
         """Whether an output of the newest epoch has to be made again."""
         waits = self.seen.last is not None and not self.seen.was_published(self.seen.last)
         return item.kind in _OUTPUTS or (item.kind == "staged" and waits)
 
     def _target(self) -> tuple[int, list[str]]:
         for epoch in reversed(self.seen.epochs):
-            if self._whole(epoch):
+            if self._is_whole(epoch):
                 return epoch, self.log.obstacles(epoch)
         if not self.seen.epochs:
             return -1, self.log.obstacles(-1)
@@ -126,7 +128,7 @@ class _Planner:
 
     # A damaged segment that was merged from others
 
-    def _replaced(self) -> dict[int, Manifest] | None:
+    def _replace_damaged(self) -> dict[int, Manifest] | None:
         """Return the manifests with inputs in place of damaged segments; None if that fails."""
         found: dict[int, Manifest] = {}
         for epoch in self.seen.epochs:
@@ -149,7 +151,7 @@ class _Planner:
         for operator, refs in manifest.segments.items():
             live: dict[str, SegmentRef] = {}
             for ref in refs:
-                parts = self._resolved(operator, ref)
+                parts = self._resolve(operator, ref)
                 if parts is None:
                     return None
                 if self._segment(operator, ref.name) in self.bad:
@@ -161,7 +163,7 @@ class _Planner:
             segments[operator] = tuple(live.values())
         return replace(manifest, segments=segments, repaired="; ".join(told))
 
-    def _resolved(self, operator: str, ref: SegmentRef) -> list[SegmentRef] | None:
+    def _resolve(self, operator: str, ref: SegmentRef) -> list[SegmentRef] | None:
         """Return whole segments that hold the same rows, for the same buckets; None if gone."""
         if self._segment(operator, ref.name) not in self.bad:
             return [ref]
@@ -176,7 +178,7 @@ class _Planner:
             if name not in known:
                 return None
             live = (known[name].buckets & ref.buckets).ranges
-            inner = self._resolved(operator, replace(known[name], live=live)) if live else []
+            inner = self._resolve(operator, replace(known[name], live=live)) if live else []
             if inner is None:
                 return None
             parts += inner

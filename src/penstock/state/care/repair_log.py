@@ -14,7 +14,7 @@ from penstock.state.care.repair_steps import Step
 from penstock.state.care.survey import Survey, number_of, numbers
 from penstock.state.care.verify_log import checksum_of
 from penstock.state.manifests import Manifest
-from penstock.state.spark_log import COMPACT, check_log, logged_files
+from penstock.state.spark_log import COMPACT, check_log, find_logged_files
 
 
 class LogRepair:
@@ -47,19 +47,19 @@ class LogRepair:
             return False
         return not any(
             self._is_bad(found)
-            for source, last in logged_files(place).items()
+            for source, last in find_logged_files(place).items()
             for found in self._lists(source)
-            if self._reached(epoch).get(source, -1) < (number_of(found.name) or 0) <= last
+            if self._find_reached(epoch).get(source, -1) < (number_of(found.name) or 0) <= last
         )
 
     def _is_bad(self, place: Place) -> bool:
         return self.seen.relative(place) in self.bad
 
-    def _reached(self, epoch: int) -> dict[int, int]:
+    def _find_reached(self, epoch: int) -> dict[int, int]:
         """Return how far each list of files goes at an epoch."""
         place = self.spark / "offsets" / str(epoch)
         try:
-            return logged_files(place)
+            return find_logged_files(place)
         except (FileNotFoundError, ValueError):
             return {}
 
@@ -69,8 +69,8 @@ class LogRepair:
 
     def _kept_until(self, epoch: int) -> dict[int, int]:
         """Return the last list of files of each source that stays."""
-        kept = self._reached(epoch + 1) if self.keeps_next(epoch) else {}
-        return self._reached(epoch) | kept
+        kept = self._find_reached(epoch + 1) if self.keeps_next(epoch) else {}
+        return self._find_reached(epoch) | kept
 
     def obstacles(self, epoch: int) -> list[str]:
         """Return why Spark's log cannot be taken back to an epoch."""
@@ -79,7 +79,7 @@ class LogRepair:
         found = []
         for source in self._file_sources():
             last = self._kept_until(epoch).get(source, -1)
-            gone = self._missing(source, last)
+            gone = self._find_missing(source, last)
             if gone:
                 found.append(
                     f"Spark's log cannot go back to epoch {epoch}: batch {gone[0]} of source "
@@ -88,7 +88,7 @@ class LogRepair:
                 )
         return found
 
-    def _missing(self, source: int, last: int) -> list[int]:
+    def _find_missing(self, source: int, last: int) -> list[int]:
         """Return which lists up to one Spark would need and does not find, or finds damaged."""
         names = {place.name for place in self._lists(source) if not self._is_bad(place)}
         compacts = [n for n in range(last + 1) if f"{n}{COMPACT}" in names]
@@ -102,7 +102,7 @@ class LogRepair:
         for number in numbers(offsets):
             place = offsets / str(number)
             if not self._is_bad(place):
-                found |= logged_files(place).keys()
+                found |= find_logged_files(place).keys()
         return sorted(found)
 
     def _has_to_go_back(self, epoch: int) -> bool:

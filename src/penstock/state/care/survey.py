@@ -103,7 +103,7 @@ class Survey:
             found |= {f"{self.root}/{kind}/{name}": kind for name in sources}
         return found
 
-    def published(self) -> list[tuple[str, int]]:
+    def list_published(self) -> list[tuple[str, int]]:
         """Return the epochs of this query that are there to be read, as target and epoch."""
         return [(target, epoch) for target in self.targets() for epoch in self.epochs_of(target)]
 
@@ -145,7 +145,7 @@ class Survey:
             is_published(self.root, manifest)
             or epoch in numbers(self.spark / "commits")
             or epoch + 1 in self.manifests
-            or any(later > epoch for _, later in self.published())
+            or any(later > epoch for _, later in self.list_published())
         )
 
     def staging(self) -> list[Place]:
@@ -169,11 +169,11 @@ class Survey:
             for entry in folder.list()
             if not entry.folder and f"{folder}/{entry.name}" not in named
         ]
-        hidden = [(self.log.folder / e.name, e) for e in self.log.folder.list() if _hidden(e)]
+        hidden = [(self.log.folder / e.name, e) for e in self.log.folder.list() if _is_hidden(e)]
         return found + hidden
 
 
-def _hidden(entry: Entry) -> bool:
+def _is_hidden(entry: Entry) -> bool:
     return entry.name.startswith(".") and not entry.folder
 
 
@@ -197,7 +197,7 @@ def survey(checkpoint: str | Path, spark_folder: str | Path | None = None) -> Su
         rows=other / "rows",
         manifests=manifests,
         unreadable=unreadable,
-        accepted=_accepted(home / "penstock" / QUARANTINE),
+        accepted=_read_accepted(home / "penstock" / QUARANTINE),
     )
 
 
@@ -214,7 +214,7 @@ def _manifests(log: ManifestLog) -> tuple[dict[int, Manifest], dict[int, Checkpo
     return manifests, unreadable
 
 
-def _accepted(quarantine: Place) -> dict[str, int]:
+def _read_accepted(quarantine: Place) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in quarantine.list():
         try:

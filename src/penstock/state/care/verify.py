@@ -120,7 +120,7 @@ def _manifests(found: Survey) -> Iterator[Finding]:
         path = found.relative(found.log.place(epoch))
         means = "the query does not start" if epoch == found.newest else None
         yield finding(path, "manifest", error.fields["reason"], epoch=epoch, means=means)
-    reached = _reached(found)
+    reached = _find_reached(found)
     first = found.epochs[0] if found.epochs else max(reached, 0)
     for epoch in sorted(set(range(first, reached + 1)) - {*found.epochs}):
         path = found.relative(found.log.place(epoch))
@@ -140,10 +140,10 @@ def _manifests(found: Survey) -> Iterator[Finding]:
                 yield finding(path, "manifest", error.fields["reason"], epoch=epoch)
 
 
-def _reached(found: Survey) -> int:
+def _find_reached(found: Survey) -> int:
     """Return the last epoch that was committed, going by everything that mentions one."""
     markers = [epoch_of_name(e.name) for e in (found.root / "published").list()]
-    published = [epoch for _, epoch in found.published()]
+    published = [epoch for _, epoch in found.list_published()]
     told = [epoch for epoch in [*markers, *published] if epoch is not None]
     return max([found.newest, *told, *numbers(found.spark / "commits")])
 

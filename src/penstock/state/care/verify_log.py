@@ -15,7 +15,7 @@ from typing import Any
 from penstock.files.place import Place
 from penstock.state.care.findings import Finding, finding, note
 from penstock.state.care.survey import Survey, number_of, numbers
-from penstock.state.spark_log import COMPACT, check_log, logged_files
+from penstock.state.spark_log import COMPACT, check_log, find_logged_files
 
 _MAGIC = b"crc\0"
 
@@ -64,7 +64,7 @@ def _file(found: Survey, place: Place, *, has_crc: bool, expects: bool) -> Itera
         data = place.read()
     except FileNotFoundError:  # Spark removes old files of its log
         return
-    reason = None if _is_kafka(kind, data) else _unreadable(kind, place.name, data)
+    reason = None if _is_kafka(kind, data) else _explain_unreadable(kind, place.name, data)
     if reason is not None:
         yield finding(path, kind, reason, epoch=number_of(place.name))
     elif has_crc:
@@ -123,7 +123,7 @@ def _is_kafka(kind: str, data: bytes) -> bool:
     return kind == "sources" and not data.startswith(b"v1\n{") and data[:1] in (b"\0", b"{")
 
 
-def _unreadable(kind: str, name: str, data: bytes) -> str | None:
+def _explain_unreadable(kind: str, name: str, data: bytes) -> str | None:
     """Return why Spark could not read a file of its log, or None."""
     try:
         lines = data.decode().split("\n")
@@ -134,10 +134,10 @@ def _unreadable(kind: str, name: str, data: bytes) -> str | None:
         values = [json.loads(line) for line in lines if line != "-"]  # "-": no offset yet
     except ValueError as error:
         return f"damaged: not JSON lines: {error}"
-    return _misplaced(name, values) if kind == "sources" else None
+    return _explain_misplaced(name, values) if kind == "sources" else None
 
 
-def _misplaced(name: str, entries: list[Any]) -> str | None:
+def _explain_misplaced(name: str, entries: list[Any]) -> str | None:
     """Return what is wrong with a list of files that stands where another belongs, or None."""
     files = [e for e in entries if isinstance(e, dict) and ("path" in e or "batchId" in e)]
     if not all(isinstance(e.get("batchId"), int) and isinstance(e.get("path"), str) for e in files):
@@ -183,7 +183,7 @@ def _next_lists(found: Survey, epoch: int) -> Iterator[Finding]:
     place = found.spark / "offsets" / str(epoch)
     before = found.spark / "offsets" / str(epoch - 1)
     try:
-        wanted, last = logged_files(place), logged_files(before)
+        wanted, last = find_logged_files(place), find_logged_files(before)
     except (FileNotFoundError, ValueError):
         return  # told of elsewhere
     for number, batch in wanted.items():

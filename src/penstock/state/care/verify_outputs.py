@@ -29,7 +29,7 @@ def verify_outputs(found: Survey) -> Iterator[Finding]:
             yield from _epoch(found, manifest, target)
     for kind in ("late", "dead"):
         yield from _side_output(found, kind, known)
-    yield from _unknown(found)
+    yield from _note_unknown(found)
 
 
 def _epoch(found: Survey, manifest: Manifest, target: str) -> Iterator[Finding]:
@@ -37,30 +37,34 @@ def _epoch(found: Survey, manifest: Manifest, target: str) -> Iterator[Finding]:
     output, word = manifest.output(target), _WORDS[files[0].kind]
     kind = lasting_kind(output)
     if kind is None:
-        yield from _passed_on(found, manifest, files)
+        yield from _verify_passed_on(found, manifest, files)
         return
     place = kind.where(target, output.first + manifest.epoch)
     if place.exists():
         wrong = kind.verify(place, files).wrong
         yield from _findings(found, wrong, word, manifest.epoch)
     elif manifest.epoch == found.newest and not found.was_published(manifest):
-        yield from _staged(found, manifest, files)
+        yield from _verify_staged(found, manifest, files)
     elif manifest.epoch == found.newest and any(place_of(s.path).exists() for s in files):
         lost = "missing, though the epoch is marked as published and its files still wait"
         yield finding(found.relative(place), word, lost, epoch=manifest.epoch)
     else:
-        yield _gone(found, place, word, manifest.epoch)
+        yield _note_gone(found, place, word, manifest.epoch)
 
 
-def _passed_on(found: Survey, manifest: Manifest, files: Sequence[StagedFile]) -> Iterator[Finding]:
+def _verify_passed_on(
+    found: Survey, manifest: Manifest, files: Sequence[StagedFile]
+) -> Iterator[Finding]:
     """Yield what is wrong with files for a sink whose epochs do not stay as files."""
     if manifest.epoch == found.newest:
         published = found.was_published(manifest)
         left = [s for s in files if not published or place_of(s.path).exists()]
-        yield from _staged(found, manifest, left)
+        yield from _verify_staged(found, manifest, left)
 
 
-def _staged(found: Survey, manifest: Manifest, files: Iterable[StagedFile]) -> Iterator[Finding]:
+def _verify_staged(
+    found: Survey, manifest: Manifest, files: Iterable[StagedFile]
+) -> Iterator[Finding]:
     for staged in files:
         place = place_of(staged.path)
         try:
@@ -70,7 +74,7 @@ def _staged(found: Survey, manifest: Manifest, files: Iterable[StagedFile]) -> I
             yield finding(path, "staged", reason, epoch=manifest.epoch)
 
 
-def _gone(found: Survey, place: Place, kind: str, epoch: int) -> Finding:
+def _note_gone(found: Survey, place: Place, kind: str, epoch: int) -> Finding:
     means = "a published epoch was moved or deleted, which its readers may do"
     return note(found.relative(place), kind, "not there any more", means=means, epoch=epoch)
 
@@ -85,7 +89,7 @@ def _findings(
             yield finding(path, kind, item.reason, epoch=epoch)
 
 
-def _unknown(found: Survey) -> Iterator[Finding]:
+def _note_unknown(found: Survey) -> Iterator[Finding]:
     """Yield a note for each sink of a kind that this process does not know."""
     outputs = found.readable.outputs if found.readable else {}
     for name, output in outputs.items():
@@ -101,10 +105,10 @@ def _side_output(found: Survey, word: str, known: set[tuple[str, int]]) -> Itera
         for epoch, place in found.epochs_of(target).items():
             if kind is not None and (target, epoch) not in known:
                 yield from _findings(found, kind.verify(place, None).wrong, word, epoch)
-    yield from _lost_rows(found, word)
+    yield from _note_lost_rows(found, word)
 
 
-def _lost_rows(found: Survey, word: str) -> Iterator[Finding]:
+def _note_lost_rows(found: Survey, word: str) -> Iterator[Finding]:
     """Yield a note if fewer late rows are there than were counted."""
     if word != "late" or found.last is None or not found.was_published(found.last):
         return

@@ -144,7 +144,7 @@ BROKEN: tuple[Store, ...] = (
     Store(name="publication copies", files=CopyingPublication),
     Store(
         name="retirement comes an epoch too early",
-        changes=((Retention, "_outlived", _outlived_early),),
+        changes=((Retention, "_is_outlived", _outlived_early),),
     ),
 )
 
@@ -187,7 +187,7 @@ FORGETFUL: tuple[Store, ...] = (
     Store(name="overwritten at every start", changes=((folder, "claim_folder", _clear_always),)),
     Store(
         name="all queries number their epochs from zero",
-        changes=((owners, "_wanted", _number_from_zero),),
+        changes=((owners, "_make_wanted", _number_from_zero),),
     ),
     Store(
         name="epochs are named without zeros",

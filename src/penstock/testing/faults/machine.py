@@ -159,7 +159,7 @@ class Life:
         layout = self.driver.layout
         for subquery in [s.id for s in self.driver.query.subqueries]:
             owners = layout.upcoming(subquery)
-            if layout.query.movable(subquery) and owners.instances > 1:
+            if layout.query.is_movable(subquery) and owners.instances > 1:
                 windows = self.driver.query.window_of(subquery) is not None
                 protocol = moves.protocol if windows else "state"
                 self.driver.move(subquery, moves.of(owners), protocol=protocol)

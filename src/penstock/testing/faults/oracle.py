@@ -165,7 +165,7 @@ def state_rows(root: Place, query: CompiledQuery, last: Manifest, number: int) -
         for mark, found in deltas.items()
     )
     if isinstance(kernel, SessionKernel):
-        rows = kernel.joined(rows)
+        rows = kernel.join(rows)
     placement = placement_of(query.nodes[number], query.buckets, everything)
     placed = rows.with_columns(placement.bucket(rows).alias(BUCKET)).to_dicts()
     return tuple(sorted(f"{row.pop(BUCKET)}: {sorted(row.items())}" for row in placed))
