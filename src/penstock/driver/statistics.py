@@ -200,7 +200,8 @@ def _measure_held_by_bucket(
     """
     held, filed = np.zeros(owners.instances), np.array(by_owner)
     for load in loads:
-        held[load.instance] += load.held_bytes
+        if load.held_bytes:  # subquery 0 may run in more tasks than it has instances; it holds none
+            held[load.instance] += load.held_bytes
     if ways:
         return np.asarray(in_files * (held.sum() / max(filed.sum(), 1.0)))
     who = np.array(owners.owners)
