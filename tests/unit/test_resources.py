@@ -88,7 +88,7 @@ def test_an_executor_that_someone_else_decommissions_is_released(executors: Pret
 
 
 def test_surplus_goes_after_a_while_and_pinned_hosts_stay(executors: Pretended) -> None:
-    resources = SparkResources(executors, pinned=lambda: {"host-1": 2, "host-2": 1})
+    resources = SparkResources(executors, at_home=lambda: {"host-1": 2, "host-2": 1})
     resources.events()
     ask(resources, 1, times=RELEASE_AFTER_EPOCHS - 1)
     assert executors.requests == []

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 from penstock.base.config import STRATEGIES
 from penstock.base.errors import ConfigError, QueryError
+from penstock.compiler.connect import connect_subqueries
 from penstock.compiler.cost import StrategyCost, strategy_cost
 from penstock.compiler.explain import explain
 from penstock.compiler.fuse import fuse_units
 from penstock.compiler.heads import choose_heads, find_candidates
-from penstock.compiler.place import place_edges
 from penstock.compiler.prune import prune_columns
 from penstock.compiler.size import size_subclusters
 from penstock.compiler.split import split_subqueries
@@ -24,7 +24,7 @@ from penstock.sinks.registry import find_kind
 
 Pass = Callable[[CompiledQuery], CompiledQuery]
 
-PASSES: tuple[Pass, ...] = (split_subqueries, place_edges, prune_columns)
+PASSES: tuple[Pass, ...] = (split_subqueries, connect_subqueries, prune_columns)
 
 __all__ = [
     "PASSES",

@@ -1,1 +1,1 @@
-"""All that knows PySpark: sources, sinks, jobs, pins, executors, the handle of a query."""
+"""All that knows PySpark: sources, sinks, jobs, hosts, executors, the handle of a query."""

@@ -21,7 +21,7 @@ from penstock.plan.epoch import EpochPlan, TaskReport
 from penstock.plan.splits import Split
 from penstock.sources.splits import again_splits, assign, make_scattered_splits
 from penstock.spark.batches import rows_of_batches
-from penstock.spark.pins import Keeper, Pins
+from penstock.spark.homes import Homes, Keeper
 from penstock.spark.sources import columns_sent, is_owned, split_of_row
 from penstock.task.run import DRIVER, run_task
 from penstock.task.worker import this_worker
@@ -40,19 +40,19 @@ class SparkJobs:
         self,
         context: SparkContext,
         *,
-        pins: Pins | None = None,
+        homes: Homes | None = None,
         slots_by_host: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         """Prepare to run epochs.
 
         Args:
             context: Spark.
-            pins: Remembers where instances ran.
+            homes: Remembers where instances ran.
             slots_by_host: Tells how many tasks each live host can run at the same time; none in
                 local mode, where all is one host.
         """
         self.context, self.slots_by_host = context, slots_by_host
-        self.pins, self.keeper = pins or Pins(), Keeper(context)
+        self.homes, self.keeper = homes or Homes(), Keeper(context)
         self._sent: tuple[CompiledQuery, Broadcast[bytes], str] | None = None
 
     def run(
@@ -82,12 +82,12 @@ class SparkJobs:
             )
         for stage in range(start, len(sizes) - 1):
             if stage > 0:
-                hosts = self.pins.place(query, stage, slots)
+                hosts = self.homes.choose_hosts(query, stage, slots)
                 rdd = self.keeper.keep_to(rdd.partitionBy(sizes[stage], int), hosts).values()
             run = _stage_task(code, plan, stage, sizes[stage + 1])
             rdd = rdd.mapPartitionsWithIndex(run)
         reports = [_report(Payload.unpack(data)) for _, data in rdd.collect()]
-        self.pins.saw(query, reports)
+        self.homes.saw(query, reports)
         return reports
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class SparkJobs:
             return self.context.parallelize([], tasks)
         rows = self._rows(query, splits, more)
         if tasks == 1:
-            rows = self.keeper.keep_to(rows, self.pins.place(query, 0, slots))
+            rows = self.keeper.keep_to(rows, self.homes.choose_hosts(query, 0, slots))
         dispatched = rows.mapPartitions(_assigner(code, query.subqueries[0].instances))
         return (dispatched if tasks == 1 else dispatched.partitionBy(tasks, int)).values()
 

@@ -51,7 +51,7 @@ class SparkResources:
         most_executors: int | None = None,
         first_executors: int = UNLIMITED,
         sizing: bool = True,
-        pinned: Callable[[], Mapping[str, int]] = dict,
+        at_home: Callable[[], Mapping[str, int]] = dict,
         application: Application | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -62,12 +62,12 @@ class SparkResources:
             most_executors: How many there may be; None for all that the cluster has.
             first_executors: How many the cluster manager gives without being asked.
             sizing: Whether executors may be asked for and given back.
-            pinned: Tells how many instances are pinned to each host.
+            at_home: Tells how many instances are at home on each host.
             application: What is shared with other queries on the same executors.
             clock: Tells the time.
         """
         self._executors, self._most, self._sizing = executors, most_executors, sizing
-        self._first, self._pinned, self._clock = first_executors, pinned, clock
+        self._first, self._at_home, self._clock = first_executors, at_home, clock
         self._application = application or Application()
         self._mark: tuple[str, int] | None = None
         self._live: dict[str, Executor] = {}
@@ -156,8 +156,8 @@ class SparkResources:
         if not self._request(total):
             return
         with self._application.lock:
-            live, pinned = list(self._live.values()), self._pinned()
-            live.sort(key=lambda e: (pinned.get(e.host, 0), e.host, e.id))
+            live, at_home = list(self._live.values()), self._at_home()
+            live.sort(key=lambda e: (at_home.get(e.host, 0), e.host, e.id))
             for executor in live[: len(live) - total]:
                 if self._executors.release(executor.id):
                     self._leaves(executor)
@@ -221,7 +221,7 @@ def resources_of(
     *,
     most_executors: int,
     sizing: bool,
-    pinned: Callable[[], Mapping[str, int]],
+    at_home: Callable[[], Mapping[str, int]],
 ) -> SparkResources | FixedSlots:
     """Return the resources of a Spark context: its executors, or the slots of local mode.
 
@@ -229,7 +229,7 @@ def resources_of(
         context: Spark.
         most_executors: ``spark.penstock.maxExecutors``; 0 if it is not set.
         sizing: Whether the query may ask for executors and give them back.
-        pinned: Tells how many instances are pinned to each host.
+        at_home: Tells how many instances are at home on each host.
     """
     master, settings = str(context.master), context.getConf()
     if master == "local" or master.startswith("local["):
@@ -242,7 +242,7 @@ def resources_of(
         most_executors=rules.most_executors,
         first_executors=rules.first_executors,
         sizing=sizing and rules.ours,
-        pinned=pinned,
+        at_home=at_home,
         application=_APPLICATIONS.setdefault(str(context.applicationId), Application()),
     )
 

@@ -38,7 +38,7 @@ CLUSTER_SETTINGS: Mapping[str, str] = {
     # Its blocks need not move: an epoch keeps nothing in Spark for the next one.
     "spark.decommission.enabled": "true",
     "spark.storage.decommission.enabled": "false",
-    # A task waits so long for the host of its pin; longer than an epoch is never worth it.
+    # A task waits so long for its home; longer than an epoch is never worth it.
     "spark.locality.wait": "300ms",
     # Executors that are lost in quick succession cost tasks, not the query.
     "spark.task.maxFailures": "8",

@@ -33,9 +33,9 @@ from penstock.sources.backlog import Backlog
 from penstock.sources.registry import reader_of
 from penstock.spark.failures import clear_error
 from penstock.spark.handle import Query
+from penstock.spark.homes import Homes
 from penstock.spark.job import SparkJobs
 from penstock.spark.passed_over import find_passed_over
-from penstock.spark.pins import Pins
 from penstock.spark.progress import ProgressBook
 from penstock.spark.resources import resources_of
 from penstock.spark.session import use_this_python
@@ -181,12 +181,12 @@ class _Run:
         self.handle: Query | None = None
         self.spark_folder = place_of(config.sparkFolder or checkpoint, fsync=config.fsync)
         _check_spark_folder(spark, spark_uri(self.spark_folder))
-        pins = Pins()
+        homes = Homes()
         self.resources = resources_of(
             spark.sparkContext,
             most_executors=config.maxExecutors,
             sizing=elastic is not None or config.maxExecutors > 0,
-            pinned=pins.load,
+            at_home=homes.load,
         )
         self.driver = Driver(
             query,
@@ -201,7 +201,7 @@ class _Run:
             backlog=Backlog(query, self._progress),
         )
         self.jobs = SparkJobs(
-            spark.sparkContext, pins=pins, slots_by_host=self.resources.slots_by_host
+            spark.sparkContext, homes=homes, slots_by_host=self.resources.slots_by_host
         )
         self.waker: Waker | None = None
         self.book = ProgressBook(config.recentProgress)

@@ -1,7 +1,7 @@
-"""Pins: instances keep to their host from epoch to epoch, so that the worker's cache hits.
+"""Homes: instances keep to their hosts from epoch to epoch, so that the worker's cache hits.
 
-`Pins` decides, a pure value of what was seen; `keep_to` makes Spark follow. Laws: a pin is a wish,
-never a need: a task whose host is gone or busy for long runs elsewhere and rebuilds its state from
+`Homes` decides, a pure value of what was seen; `keep_to` makes Spark follow. Laws: a home is a
+wish, never a need: a task whose host is gone or busy for long runs elsewhere and rebuilds its state from
 segments; and an instance moves only if its host is gone or has more than its share.
 """
 
@@ -25,7 +25,7 @@ _NO_ROWS = pickle.dumps([])
 """An empty batch in the form in which PySpark's RDDs hold theirs; nobody keeps it."""
 
 
-class Pins:
+class Homes:
     """Remembers where the instances of a query ran, and says where they shall run next."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Pins:
         self._hosts: dict[tuple[int, int], str] = {}
 
     def saw(self, query: CompiledQuery, reports: Iterable[TaskReport]) -> None:
-        """Take note of where the instances of an epoch ran; a scan has no state and no pin."""
+        """Take note of where the instances of an epoch ran; a scan has no state and no home."""
         for report in reports:
             for subquery, load in report.loads.items():
                 if query.subqueries[subquery].head is not None:
@@ -43,7 +43,9 @@ class Pins:
         """Return how many instances each host has, over all subqueries."""
         return Counter(self._hosts.values())
 
-    def place(self, query: CompiledQuery, stage: int, slots: Mapping[str, int]) -> tuple[str, ...]:
+    def choose_hosts(
+        self, query: CompiledQuery, stage: int, slots: Mapping[str, int]
+    ) -> tuple[str, ...]:
         """Return a host for each task of a stage; nothing if the stage needs none.
 
         Args:
@@ -62,7 +64,7 @@ class Pins:
             for unit in sorted(units, key=lambda unit: unit.first_task)
             for instance in range(unit.instances)
         ]
-        return place(before, slots, self.load())
+        return choose_hosts(before, slots, self.load())
 
     def _forget(self, query: CompiledQuery) -> None:
         sizes = {s.id: s.instances for s in query.subqueries}
@@ -73,7 +75,7 @@ class Pins:
         }
 
 
-def place(
+def choose_hosts(
     before: Sequence[str | None], slots: Mapping[str, int], load: Mapping[str, int]
 ) -> tuple[str, ...]:
     """Return a host for each task of a stage: its last one if it can be, else the least loaded.
@@ -86,11 +88,11 @@ def place(
         slots: How many tasks each live host can run at the same time.
         load: How many instances each host has in all, to choose among equals.
 
-    >>> place(["a", "b", None], {"a": 1, "b": 1, "c": 1}, {})
+    >>> choose_hosts(["a", "b", None], {"a": 1, "b": 1, "c": 1}, {})
     ('a', 'b', 'c')
-    >>> place(["a", "gone"], {"a": 1, "b": 1}, {})
+    >>> choose_hosts(["a", "gone"], {"a": 1, "b": 1}, {})
     ('a', 'b')
-    >>> place(["a", "a", "a"], {"a": 1, "b": 2}, {})
+    >>> choose_hosts(["a", "a", "a"], {"a": 1, "b": 2}, {})
     ('a', 'b', 'b')
     """
     rounds = -(-len(before) // sum(slots.values()))
@@ -118,7 +120,7 @@ class Keeper:
 
     The partitions of an RDD that holds nothing but preferred hosts are put beside those of the
     data, in one of Spark's unions that pair partitions by number. Spark asks such a union for the
-    host that most of its parents prefer; the pin names its host twice and so outvotes the data. It
+    host that most of its parents prefer; the home names its host twice and so outvotes the data. It
     costs no job, no task and no stored block.
     """
 
@@ -131,7 +133,7 @@ class Keeper:
         self._made: dict[tuple[str, ...], Any] = {}
         self.able = callable(self._union) and type(self._union).__name__ == "JavaClass"
         if not self.able:
-            _LOG.warning("this Spark has no union that pairs partitions; instances are not pinned")
+            _LOG.warning("this Spark has no union that pairs partitions; instances have no homes")
 
     def keep_to(self, rdd: RDD[Any], hosts: Sequence[str]) -> RDD[Any]:
         """Return the same rows with a preferred host for each partition; no hosts, no preference.
@@ -146,12 +148,12 @@ class Keeper:
             return rdd
         jvm: Any = self.context._jvm
         data, tag = rdd._jrdd.rdd(), rdd._jrdd.classTag()
-        pins = self._pins(tuple(hosts), tag)
-        union = self._union(self.context._jsc.sc(), self._seq([pins, data]), len(hosts), tag)
+        homes = self._homes(tuple(hosts), tag)
+        union = self._union(self.context._jsc.sc(), self._seq([homes, data]), len(hosts), tag)
         jrdd = jvm.org.apache.spark.api.java.JavaRDD(union, tag)
         return pyspark.RDD(jrdd, self.context, rdd._jrdd_deserializer)
 
-    def _pins(self, hosts: tuple[str, ...], tag: Any) -> Any:
+    def _homes(self, hosts: tuple[str, ...], tag: Any) -> Any:
         if hosts not in self._made:
             if len(self._made) >= _KEPT_RDDS:
                 self._made.clear()

@@ -1,4 +1,4 @@
-"""Place load balancers and input mergers: the edges between subqueries.
+"""Connect subqueries: the edges on which load balancers send and input mergers take.
 
 Law: every path of a row from a source to a sink crosses an edge exactly where a head begins, and
 the rows of one key all cross to the same instance.
@@ -11,7 +11,7 @@ from dataclasses import replace
 from penstock.plan.compiled import CompiledQuery, Edge
 
 
-def place_edges(query: CompiledQuery) -> CompiledQuery:
+def connect_subqueries(query: CompiledQuery) -> CompiledQuery:
     """Return the query with an edge for each pair of producer and head."""
     edges: list[Edge] = []
     for target in query.subqueries:

@@ -13,7 +13,7 @@ from penstock.compiler import compile_query
 from penstock.plan.compiled import CompiledQuery
 from penstock.plan.epoch import TaskReport
 from penstock.plan.statistics import TaskLoad, TaskPlace
-from penstock.spark.pins import Pins, place
+from penstock.spark.homes import Homes, choose_hosts
 
 HOSTS = st.sampled_from("abcde")
 SLOTS = st.dictionaries(HOSTS, st.integers(1, 4), min_size=1)
@@ -23,7 +23,7 @@ SLOTS = st.dictionaries(HOSTS, st.integers(1, 4), min_size=1)
 def test_a_stage_takes_no_more_rounds_than_it_must(
     before: list[str | None], slots: dict[str, int]
 ) -> None:
-    found = place(before, slots, {})
+    found = choose_hosts(before, slots, {})
     rounds = -(-len(before) // sum(slots.values()))
     assert len(found) == len(before)
     assert all(count <= rounds * slots[host] for host, count in Counter(found).items())
@@ -31,15 +31,15 @@ def test_a_stage_takes_no_more_rounds_than_it_must(
 
 @given(before=st.lists(st.none() | HOSTS, min_size=1, max_size=12), slots=SLOTS)
 def test_once_placed_nothing_moves(before: list[str | None], slots: dict[str, int]) -> None:
-    found = place(before, slots, {})
-    assert place(found, slots, {}) == found
+    found = choose_hosts(before, slots, {})
+    assert choose_hosts(found, slots, {}) == found
 
 
 @given(before=st.lists(HOSTS, min_size=1, max_size=12), slots=SLOTS)
 def test_an_instance_moves_only_from_a_host_that_is_gone_or_full(
     before: list[str], slots: dict[str, int]
 ) -> None:
-    found = place(before, slots, {})
+    found = choose_hosts(before, slots, {})
     rounds = -(-len(before) // sum(slots.values()))
     for old, new in zip(before, found, strict=True):
         if old != new and old in slots:
@@ -47,7 +47,7 @@ def test_an_instance_moves_only_from_a_host_that_is_gone_or_full(
 
 
 def test_a_new_instance_goes_to_the_host_with_the_least_state() -> None:
-    assert place([None], {"a": 1, "b": 1}, {"a": 3, "b": 1}) == ("b",)
+    assert choose_hosts([None], {"a": 1, "b": 1}, {"a": 3, "b": 1}) == ("b",)
 
 
 def query(instances: dict[int, int]) -> CompiledQuery:
@@ -64,20 +64,22 @@ def ran(subqueries: tuple[int, ...], instance: int, host: str) -> TaskReport:
 
 
 def test_pins_follow_an_instance_through_a_rescale() -> None:
-    pins, slots = Pins(), {"a": 1, "b": 1, "c": 1}
+    homes, slots = Homes(), {"a": 1, "b": 1, "c": 1}
     one, three = query({0: 1, 1: 1}), query({0: 1, 1: 3})
-    pins.saw(one, [ran((0, 1), 0, "c")])
-    assert pins.place(one, 0, slots) == ("c",), "the two subqueries are one task"
-    assert pins.place(three, 0, slots) == (), "a scan has no state and runs anywhere"
-    hosts = pins.place(three, 1, slots)
+    homes.saw(one, [ran((0, 1), 0, "c")])
+    assert homes.choose_hosts(one, 0, slots) == ("c",), "the two subqueries are one task"
+    assert homes.choose_hosts(three, 0, slots) == (), "a scan has no state and runs anywhere"
+    hosts = homes.choose_hosts(three, 1, slots)
     assert hosts[0] == "c"
     assert sorted(hosts) == ["a", "b", "c"]
-    pins.saw(three, [ran((0,), 0, "a"), *(ran((1,), i, h) for i, h in enumerate(hosts))])
-    assert pins.load() == {"a": 1, "b": 1, "c": 1}
-    assert pins.place(three, 1, {"a": 1, "b": 2})[1:] == hosts[1:], "only the lost one moves"
-    assert pins.place(one, 0, slots) == ("c",)
-    assert pins.load() == {"c": 1}, "instances that are gone hold no host"
+    homes.saw(three, [ran((0,), 0, "a"), *(ran((1,), i, h) for i, h in enumerate(hosts))])
+    assert homes.load() == {"a": 1, "b": 1, "c": 1}
+    assert homes.choose_hosts(three, 1, {"a": 1, "b": 2})[1:] == hosts[1:], (
+        "only the lost one moves"
+    )
+    assert homes.choose_hosts(one, 0, slots) == ("c",)
+    assert homes.load() == {"c": 1}, "instances that are gone hold no host"
 
 
 def test_without_hosts_nothing_is_pinned() -> None:
-    assert Pins().place(query({0: 1, 1: 3}), 1, {}) == ()
+    assert Homes().choose_hosts(query({0: 1, 1: 3}), 1, {}) == ()
