@@ -87,7 +87,7 @@ def test_an_executor_that_someone_else_decommissions_is_released(executors: Pret
     assert what(resources) == [("2", "released")]
 
 
-def test_surplus_goes_after_a_while_and_pinned_hosts_stay(executors: Pretended) -> None:
+def test_surplus_goes_after_a_while_and_homes_stay(executors: Pretended) -> None:
     resources = SparkResources(executors, at_home=lambda: {"host-1": 2, "host-2": 1})
     resources.events()
     ask(resources, 1, times=RELEASE_AFTER_EPOCHS - 1)

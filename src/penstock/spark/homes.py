@@ -1,8 +1,8 @@
 """Homes: instances keep to their hosts from epoch to epoch, so that the worker's cache hits.
 
 `Homes` decides, a pure value of what was seen; `keep_to` makes Spark follow. Laws: a home is a
-wish, never a need: a task whose host is gone or busy for long runs elsewhere and rebuilds its state from
-segments; and an instance moves only if its host is gone or has more than its share.
+wish, never a need: a task whose host is gone or busy for long runs elsewhere and rebuilds its state
+from segments; and an instance moves only if its host is gone or has more than its share.
 """
 
 from __future__ import annotations
