@@ -29,11 +29,12 @@ quick: setup
 test: setup
 	@.venv/bin/python -m pytest -n 2
 
-# check: lint, formatting, types
+# check: lint, formatting, types, the order of imports
 check: setup
 	.venv/bin/ruff check
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
+	.venv/bin/python -m pytest tests/unit/test_layers.py
 
 # bench: run the call-record benchmark
 bench: setup
