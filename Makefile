@@ -22,7 +22,7 @@ run:
 quick: setup
 	@.venv/bin/ruff check --quiet
 	@.venv/bin/ruff format --check --quiet
-	@POLARS_MAX_THREADS=1 PENSTOCK_EXAMPLES=5 .venv/bin/python -m pytest -n 2 \
+	@POLARS_MAX_THREADS=1 PENSTOCK_EXAMPLES=3 .venv/bin/python -m pytest -n 2 \
 	    -m "not spark and not slow" tests/unit tests/property tests/golden src/penstock
 
 # test: run all tests and doctests

@@ -361,6 +361,7 @@ def steps(i: int) -> float:
     return 1.0 if i // 25 % 2 else -1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("provisioning", ["load-aware", "individual"])
 @pytest.mark.parametrize("threshold", [0.5, 0.9])
 @pytest.mark.parametrize("instances", [1, 2, 3, 5, 8, 12])

@@ -138,6 +138,7 @@ EXACT = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", [[], [1], [2, 3, 5]], ids=str)
 @pytest.mark.parametrize("text", list(EXACT))
 def test_aggregate_functions(text: str, cuts: list[int]) -> None:

@@ -48,6 +48,7 @@ def _rows() -> list[dict[str, Any]]:
     return [_row(n) for n in order] + odd + [_row(73), _row(20)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TIMES)
 @pytest.mark.parametrize("instances", [1, 3])
 def test_rows_are_those_of_the_reference(kind: str, instances: int) -> None:

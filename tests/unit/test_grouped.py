@@ -47,6 +47,7 @@ VALUES = [
 WINDOWS = {"TUMBLE(ts, '1 hour')": "rows", "SESSION(ts, '1 minute')": "session"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("text", VALUES)
 def test_as_duckdb(text: str, window: str) -> None:

@@ -85,6 +85,7 @@ def run(query: Stream) -> list[dict[str, Any]]:
         return stream.rows()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["s", "l", "n", ("s", "l")], ids=str)
 @pytest.mark.parametrize(
     "window",

@@ -73,6 +73,7 @@ def test_the_place_of_a_text(text: str | None, part: str | None, expected: int |
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("text", ["a + b", "a - b", "a * b", "-a", "abs(a)", "a // b", "a % b"])
 def test_integers_are_exact_or_refused(text: str, dtype: Any) -> None:

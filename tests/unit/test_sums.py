@@ -90,6 +90,7 @@ def test_sums_do_not_wrap_on_the_way(window: Window, form: str) -> None:
     assert {(row["s"], row["p"]) for row in found} == {(top, top)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["merged", "kept"])
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize(
@@ -200,6 +201,7 @@ def test_decimals_with_too_many_digits_are_refused() -> None:
             assert "does not fit" in stream.dead_letters()["reason"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["merged", "kept"])
 @pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def instants(zone: str) -> list[datetime]:
     return [change + step for change in CHANGES[zone] for step in (*STEPS, *FAR)]
 
 
+@cache
 def frame(zone: str) -> pl.DataFrame:
     """Return, for each moment around a change of clocks, what a zone's clocks say and what not."""
     at = pl.Series("ts", instants(zone), dtype=pl.Datetime("us"))
@@ -122,6 +123,7 @@ def test_a_day_that_begins_twice_begins_the_first_time() -> None:
     assert plain(ours("date_trunc('day', z)", rows)) == [datetime(2024, 11, 3, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("part", PARTS)
 def test_extract(part: str, zone: str) -> None:
@@ -197,6 +199,7 @@ LITERALS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("literal", LITERALS)
 def test_a_literal_beside_a_time_with_a_zone(literal: str, zone: str) -> None:

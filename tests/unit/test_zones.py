@@ -50,6 +50,7 @@ OPERATORS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("unit", ["us", "ns", "ms"])
 def test_an_operator_keeps_the_zone(operator: str, unit: str, tmp_path: Path) -> None:
