@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import penstock as ps
 from penstock.base.config import Config
 from penstock.base.errors import ConfigError
-from penstock.compiler import compile_query, find_candidates
+from penstock.compiler import compile_query, find_candidates, heads
 from penstock.control.elastic import elastic
 from penstock.control.sizing import SubqueryCost, instances_for_rate, share_instances, within
 from penstock.driver.sizing.sample import take_sample
@@ -207,31 +207,31 @@ def test_sizes_are_kept_to_be_shown(tmp_path: Path) -> None:
 
 
 def slow(frame: pl.DataFrame) -> pl.DataFrame:
-    """Take 20 us of the processor for a row."""
-    until = time.process_time() + frame.height * 20e-6
+    """Take 60 us of the processor for a row."""
+    until = time.process_time() + frame.height * 60e-6
     while time.process_time() < until:
         pass
     return frame
 
 
-@pytest.mark.parametrize("function", [slow, lambda frame: frame], ids=["slow", "quick"])
 def test_a_slow_function_behind_what_cannot_be_divided_gets_instances_of_its_own(
-    tmp_path: Path, function: Callable[[pl.DataFrame], pl.DataFrame]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = ps.read_parquet(files(tmp_path / "in", "parquet"), time="ts")
     single = stream.aggregate(window=ps.count_window(1), n="count(*)")
-    sinks = single.apply(function, schema=single.schema).write_memory().sinks
+    sinks = single.apply(slow, schema=single.schema).write_memory().sinks
     sizes = first_sizes(sinks, total=8, strategy="operator-set-cloud", buckets=16)
     names = [cost.name for cost in sizes.costs]
     root = place_of(tmp_path) / "penstock"
     keep_first(root, sizes)
     query = compile_query(sinks, buckets=16)
-    if function is not slow:
-        assert (names, sizes.heads) == (["sources", "aggregate-0"], ())
-        return
     assert (names, sizes.heads) == (["sources", "aggregate-0", "apply-0"], (2,))
     assert sizes.instances[2] > 2, "most of the work is there"
     assert heads_kept(tmp_path, query) == {2}
+    # How long a row takes is measured, and a busy machine takes longer; so the bound moves instead.
+    monkeypatch.setattr(heads, "WORTH_SECONDS", 1.0)
+    quick = first_sizes(sinks, total=8, strategy="operator-set-cloud", buckets=16)
+    assert ([cost.name for cost in quick.costs], quick.heads) == (["sources", "aggregate-0"], ())
     # Another query on the checkpoint: what is number 2 now is no function.
     other = compile_query(single.filter("n > 0").write_memory().sinks)
     assert heads_kept(tmp_path, other) == frozenset()
